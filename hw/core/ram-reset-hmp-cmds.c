@@ -1,0 +1,75 @@
+/*
+ * HMP commands for RAM reset
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/qapi-commands-ram-reset.h"
+#include "qemu/module.h"
+#include "monitor/hmp.h"
+#include "monitor/monitor.h"
+
+static void print_objects(Monitor *mon, RamResetInfo *info)
+{
+    RamResetObjectInfoList *o;
+
+    if (!info->objects) {
+        monitor_printf(mon, "No ram-reset object\n");
+    }
+    for (o = info->objects; o; o = o->next) {
+        monitor_printf(mon, "Object %s: %s, memdev %s, verify %s, "
+                       "%" PRIu32 " thread(s)\n", o->value->id,
+                       o->value->qom_type, o->value->memdev ?: "(all)",
+                       o->value->verify ? "on" : "off", o->value->threads);
+    }
+    monitor_printf(mon, "Loads: %" PRIu64 " done, %" PRIu64 " failed, "
+                   "%" PRIu64 " fallback(s)\n", info->loads,
+                   info->failed_loads, info->fallbacks);
+}
+
+static void print_phases(Monitor *mon, RamResetPhases *p)
+{
+    monitor_printf(mon, "  disk revert %.3f ms, system reset %.3f ms, "
+                   "RAM reset %.3f ms, RAM load %.3f ms, device load %.3f ms, "
+                   "total %.3f ms\n", p->disk_revert / 1e6,
+                   p->system_reset / 1e6, p->ram_reset / 1e6,
+                   p->ram_load / 1e6, p->device_load / 1e6, p->total / 1e6);
+}
+
+static void print_block(Monitor *mon, RamResetBlockInfo *b)
+{
+    monitor_printf(mon, "  %s: %" PRIu64 " KiB in %" PRIu64 " KiB pages, %s",
+                   b->name, b->size / 1024, b->page_size / 1024,
+                   b->strategy ?: "left alone");
+    monitor_printf(mon, " (%s)%s\n", b->reason,
+                   b->fallback ? ", FALLBACK" : "");
+    monitor_printf(mon, "    pages: %" PRIu64 " zeroed, %" PRIu64 " skipped, "
+                   "%" PRIu64 " checked, %" PRIu64 " copied\n",
+                   b->zeroed_pages, b->skipped_pages, b->checked_pages,
+                   b->copied_pages);
+}
+
+static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
+{
+    g_autoptr(RamResetInfo) info = qmp_query_ram_reset(NULL);
+    RamResetBlockInfoList *b;
+
+    print_objects(mon, info);
+    if (!info->last_load) {
+        return;
+    }
+    monitor_printf(mon, "Last load: '%s', %s\n", info->last_load->tag,
+                   info->last_load->success ? "done" : "FAILED");
+    print_phases(mon, info->last_load->phases);
+    for (b = info->last_load->blocks; b; b = b->next) {
+        print_block(mon, b->value);
+    }
+}
+
+static void ram_reset_hmp_init(void)
+{
+    monitor_register_hmp("ram-reset", true, hmp_info_ram_reset);
+}
+
+type_init(ram_reset_hmp_init)

@@ -1,0 +1,164 @@
+/*
+ * Pluggable RAM reset: making guest RAM zero when a snapshot is loaded
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SYSTEM_RAM_RESET_H
+#define SYSTEM_RAM_RESET_H
+
+#include "qom/object.h"
+#include "qemu/notify.h"
+#include "exec/cpu-common.h"
+#include "qapi/qapi-types-ram-reset.h"
+
+/*
+ * A ram-reset object names a strategy, its QOM type, for making RAM blocks
+ * zero.  This layer knows RAM blocks and strategies.  It does not know what
+ * a snapshot is: its caller, migration/ram-reset.c, says when RAM has to
+ * become zero and asks afterwards which pages still are.
+ *
+ * All functions are called with the BQL held, and between ram_reset_begin()
+ * and ram_reset_finish() from one thread only.  A reset goes like this:
+ *
+ *     ram_reset_begin()       vCPUs stopped, I/O drained
+ *     ram_reset_known_zero(), ram_reset_page_loaded(), ... in any order
+ *     ram_reset_finish()      also when the load has failed
+ */
+
+#define TYPE_RAM_RESET "ram-reset"
+OBJECT_DECLARE_TYPE(RamReset, RamResetClass, RAM_RESET)
+
+#define TYPE_RAM_RESET_MEMSET  "ram-reset-memset"
+#define TYPE_RAM_RESET_MADVISE "ram-reset-madvise"
+
+typedef struct RamResetBlock RamResetBlock;
+
+/**
+ * RamResetClass: one strategy
+ *
+ * @supports: Whether this strategy can make @blk zero.  Called by
+ *     ram_reset_begin() at every load, since the answer may change (memory
+ *     pinned by a new device, a file written to).  Must change nothing.
+ *     False with @errp set to the reason, a sentence for query-ram-reset;
+ *     the block is then cleared in place by ram-reset-memset.
+ *
+ * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
+ *     @blk->info's counters.  @start and @len are multiples of the block's
+ *     page size, except that the range may end at its used_length.
+ *     Called by ram_reset_begin() only for blocks that @supports accepted.
+ *     0, or -errno: the range is then cleared in place.
+ */
+struct RamResetClass {
+    ObjectClass parent_class;
+
+    bool (*supports)(RamReset *rr, const RamResetBlock *blk, Error **errp);
+    int (*zero)(RamReset *rr, RamResetBlock *blk, uint64_t start, uint64_t len);
+};
+
+/**
+ * RamReset: an instance, made by -object or object-add
+ *
+ * @memdev: id of the one memory backend to reset; NULL for every block that
+ *     no other object claims by name
+ * @verify: compare RAM with the snapshot after each load
+ * @threads: for clearing in place; 0: one per host CPU, at most 8
+ * @completed: memdev has been checked and cannot be set any more
+ * @warned: a failure of the strategy has been reported
+ */
+struct RamReset {
+    Object parent;
+
+    char *memdev;
+    bool verify;
+    uint32_t threads;
+    bool completed, warned;
+    Notifier machine_done;
+};
+
+/**
+ * ram_reset_enabled: whether any ram-reset object exists
+ */
+bool ram_reset_enabled(void);
+
+/**
+ * ram_reset_verify_wanted: whether any ram-reset object has verify=on
+ */
+bool ram_reset_verify_wanted(void);
+
+/**
+ * ram_reset_claims: whether a reset would make @rb zero
+ *
+ * False for blocks that no object serves and for those that must not be
+ * touched.  Changes nothing.
+ */
+bool ram_reset_claims(RAMBlock *rb);
+
+/**
+ * ram_reset_begin: make all RAM blocks zero that an object claims
+ *
+ * @ignored: says of a block that the caller will not load it, so that it
+ *     must not be touched.  May be NULL.
+ *
+ * vCPUs must be stopped and I/O drained, and stay so until
+ * ram_reset_finish().  Cannot fail: where a strategy does, its block is
+ * cleared in place instead, which is counted and warned of once an object.
+ * Other users of the dirty log see all of these blocks as dirty.
+ *
+ * Without a ram-reset object this does nothing.  Otherwise it allocates a
+ * bit per target page, until ram_reset_finish().
+ */
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb));
+
+/**
+ * ram_reset_known_zero: whether [@host, @host + @size) reads as zero
+ *
+ * False unless it is certain; always false outside begin and finish.
+ * Memory for which the answer is true has not been touched to find out.
+ */
+bool ram_reset_known_zero(const void *host, size_t size);
+
+/**
+ * ram_reset_page_loaded: the caller writes a target page, or finds it zero
+ *
+ * @rb: the block
+ * @offset: of the page in it, target page aligned and inside used_length
+ * @zero: the page is to be zero (it is counted); otherwise it is about to
+ *     be written and is known zero no longer
+ */
+void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero);
+
+/**
+ * ram_reset_foreach_data: walk over what may hold bytes other than zero
+ *
+ * @rb: the block; pages that the host has not populated are passed over
+ *     and not touched
+ * @func: called with ranges of bytes in @rb, in rising order, until it
+ *     returns false
+ *
+ * Works at any time.
+ */
+void ram_reset_foreach_data(RAMBlock *rb,
+                            bool (*func)(RAMBlock *rb, uint64_t start,
+                                         uint64_t end, void *opaque),
+                            void *opaque);
+
+/**
+ * ram_reset_finish: end the reset; nothing is known zero from now on
+ *
+ * Returns: what was done, block by block, owned by the caller.  Empty if
+ * there was no ram-reset object, or nothing has begun.
+ */
+RamResetBlockInfoList *ram_reset_finish(void);
+
+/**
+ * ram_reset_query_objects: the ram-reset objects, owned by the caller
+ */
+RamResetObjectInfoList *ram_reset_query_objects(void);
+
+/**
+ * ram_reset_fallbacks: how often a strategy failed at run time so far
+ */
+uint64_t ram_reset_fallbacks(void);
+
+#endif

@@ -1,0 +1,310 @@
+/*
+ * Comparing a snapshot with the running machine: before a load, and after
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qobject/qdict.h"
+#include "qemu/cutils.h"
+#include "block/block.h"
+#include "block/block_int-global-state.h"
+#include "block/snapshot.h"
+#include "hw/boards.h"
+#include "migration/misc.h"
+#include "system/ram-reset.h"
+#include "system/ram-reset-compat.h"
+#include "channel-block.h"
+#include "qemu-file.h"
+#include "ram-reset-check.h"
+#include "ram-reset-stream.h"
+
+static QEMUFile *open_vmstate(BlockDriverState *bs)
+{
+    return qemu_file_new_input(QIO_CHANNEL(qio_channel_block_new(bs)));
+}
+
+/*
+ * Before the load
+ */
+
+static bool check_machine(void *opaque, const char *name, Error **errp)
+{
+    const char *ours = MACHINE_GET_CLASS(current_machine)->name;
+
+    if (strcmp(name, ours)) {
+        error_setg(errp, "it is of machine type '%s', this machine is '%s'",
+                   name, ours);
+        return false;
+    }
+    return true;
+}
+
+static bool check_block(void *opaque, const char *name, uint64_t len,
+                        Error **errp)
+{
+    GHashTable *named = opaque;
+    RAMBlock *rb = qemu_ram_block_by_name(name);
+
+    if (!rb || !qemu_ram_is_migratable(rb)) {
+        error_setg(errp, "it has RAM block '%s' (%" PRIu64 " bytes), which "
+                   "this machine has not", name, len);
+        return false;
+    }
+    if (rb->flags & RAM_RESIZEABLE ? len > rb->max_length
+                                   : len != rb->used_length) {
+        error_setg(errp, "RAM block '%s' has %" PRIu64 " bytes in it, and "
+                   RAM_ADDR_FMT " (hex) in this machine", name, len,
+                   rb->used_length);
+        return false;
+    }
+    g_hash_table_add(named, rb);
+    return true;
+}
+
+/* RAM that the load would leave as the old guest had it */
+static bool check_blocks_end(void *opaque, Error **errp)
+{
+    GHashTable *named = opaque;
+    RAMBlock *rb;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (ram_reset_claims(rb) && !g_hash_table_contains(named, rb)) {
+            error_setg(errp, "this machine has RAM block '%s' ("
+                       RAM_ADDR_FMT " bytes, hex), which is not in it",
+                       rb->idstr, rb->used_length);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * A second, read-only image over the same file shows the VM state of a
+ * snapshot that is not the current one.  NULL if that is not possible.
+ */
+static BlockDriverState *open_snapshot(BlockDriverState *bs,
+                                       const QEMUSnapshotInfo *sn)
+{
+    QDict *options = qdict_new();
+    BlockDriverState *file, *image;
+
+    bdrv_graph_rdlock_main_loop();
+    file = bs->file ? bs->file->bs : NULL;
+    bdrv_graph_rdunlock_main_loop();
+    if (!file || !bs->drv || !bs->drv->bdrv_snapshot_load_tmp ||
+        bs->encrypted) {
+        qobject_unref(options);
+        return NULL;
+    }
+
+    qdict_put_str(options, "driver", bs->drv->format_name);
+    qdict_put_str(options, "file", bdrv_get_node_name(file));
+    qdict_put_null(options, "backing");
+    qdict_put_str(options, BDRV_OPT_READ_ONLY, "on");
+    /* Inactive: the image is somebody else's to write */
+    image = bdrv_open(NULL, NULL, options, BDRV_O_INACTIVE, NULL);
+    if (image && bdrv_snapshot_load_tmp(image, sn->id_str, sn->name,
+                                        NULL) < 0) {
+        bdrv_unref(image);
+        return NULL;
+    }
+    return image;
+}
+
+/* Everything that tells one snapshot, and one RAM layout, from another */
+static char *layout_identity(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+{
+    return g_strdup_printf("%s %s %s %" PRIu64 " %" PRIu32 " %" PRIu32
+                           " %" PRIu64 " %" PRIu32,
+                           bdrv_get_node_name(bs), sn->id_str, sn->name,
+                           sn->vm_state_size, sn->date_sec, sn->date_nsec,
+                           sn->vm_clock_nsec, ram_list.version);
+}
+
+bool ram_reset_check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                            Error **errp)
+{
+    static const RamStreamVisitor visitor = {
+        .machine = check_machine,
+        .block = check_block,
+        .blocks_end = check_blocks_end,
+    };
+    static char *checked;
+    g_autofree char *identity = layout_identity(bs, sn);
+    g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
+    BlockDriverState *image;
+    Error *err = NULL;
+    RamStreamResult res;
+    QEMUFile *f;
+
+    if (!g_strcmp0(checked, identity)) {
+        return true;
+    }
+    image = open_snapshot(bs, sn);
+    if (!image) {
+        return true;
+    }
+    f = open_vmstate(image);
+    res = ram_stream_walk(f, &visitor, named, &err);
+    qemu_fclose(f);
+    bdrv_unref(image);
+
+    if (res == RAM_STREAM_DONE) {
+        g_free(checked);
+        checked = g_steal_pointer(&identity);
+    }
+    if (res == RAM_STREAM_DONE || res == RAM_STREAM_UNKNOWN) {
+        error_free(err);
+        return true;
+    }
+    error_propagate_prepend(errp, err, "Snapshot '%s' does not fit, nothing "
+                            "has been changed: ", sn->name);
+    return false;
+}
+
+/*
+ * After the load
+ */
+
+/* What the VM state has for a page, and whether RAM has the same */
+enum {
+    PAGE_UNNAMED,
+    PAGE_ZERO,
+    PAGE_SAME,
+    PAGE_DIFFERENT,
+};
+
+typedef struct ContentCheck {
+    GHashTable *states;         /* RAMBlock -> uint8_t per target page */
+    RAMBlock *last;
+    uint8_t *last_state;
+    Error **errp;
+    bool ok;
+} ContentCheck;
+
+static uint8_t *content_state(ContentCheck *c, const char *name,
+                              uint64_t offset, Error **errp)
+{
+    RAMBlock *rb = c->last;
+
+    if (!rb || strcmp(rb->idstr, name)) {
+        rb = qemu_ram_block_by_name(name);
+        c->last = rb;
+        c->last_state = rb ? g_hash_table_lookup(c->states, rb) : NULL;
+    }
+    if (!c->last_state || offset >= rb->used_length) {
+        error_setg(errp, "the VM state has page 0x%" PRIx64 " of RAM block "
+                   "'%s', which this machine has not", offset, name);
+        return NULL;
+    }
+    return &c->last_state[offset >> qemu_target_page_bits()];
+}
+
+static bool content_block(void *opaque, const char *name, uint64_t len,
+                          Error **errp)
+{
+    return true;
+}
+
+/* If a page is named more than once, what comes last counts */
+static bool content_page(void *opaque, const char *name, uint64_t offset,
+                         const uint8_t *data, Error **errp)
+{
+    ContentCheck *c = opaque;
+    uint8_t *state = content_state(c, name, offset, errp);
+
+    if (!state) {
+        return false;
+    }
+    if (!data) {
+        *state = PAGE_ZERO;
+    } else {
+        *state = memcmp(c->last->host + offset, data, qemu_target_page_size())
+                 ? PAGE_DIFFERENT : PAGE_SAME;
+    }
+    return true;
+}
+
+static bool content_error(ContentCheck *c, RAMBlock *rb, uint64_t page,
+                          const char *what)
+{
+    error_setg(c->errp, "RAM is not what the snapshot has: %s at RAM block "
+               "'%s', offset 0x%" PRIx64, what, rb->idstr,
+               page << qemu_target_page_bits());
+    c->ok = false;
+    return false;
+}
+
+static bool content_data(RAMBlock *rb, uint64_t start, uint64_t end,
+                         void *opaque)
+{
+    ContentCheck *c = opaque;
+    const uint8_t *state = g_hash_table_lookup(c->states, rb);
+    size_t size = qemu_target_page_size();
+    bool claimed = ram_reset_claims(rb);
+    uint64_t page;
+
+    for (page = start / size; page < DIV_ROUND_UP(end, size); page++) {
+        bool zero = state[page] == PAGE_ZERO ||
+                    (claimed && state[page] == PAGE_UNNAMED);
+
+        if (zero && !buffer_is_zero(rb->host + page * size, size)) {
+            return content_error(c, rb, page, "a page that should be zero");
+        }
+    }
+    return true;
+}
+
+static bool content_compare(ContentCheck *c)
+{
+    GHashTableIter iter;
+    gpointer key, value;
+
+    g_hash_table_iter_init(&iter, c->states);
+    while (c->ok && g_hash_table_iter_next(&iter, &key, &value)) {
+        RAMBlock *rb = key;
+        uint64_t pages = rb->used_length >> qemu_target_page_bits();
+        uint8_t *bad = memchr(value, PAGE_DIFFERENT, pages);
+
+        if (bad) {
+            return content_error(c, rb, bad - (uint8_t *)value,
+                                 "a stored page differs");
+        }
+        ram_reset_foreach_data(rb, content_data, c);
+    }
+    return c->ok;
+}
+
+bool ram_reset_check_content(BlockDriverState *bs, Error **errp)
+{
+    ERRP_GUARD();
+    static const RamStreamVisitor visitor = {
+        .block = content_block,
+        .page = content_page,
+    };
+    g_autoptr(GHashTable) states = g_hash_table_new_full(NULL, NULL, NULL,
+                                                         g_free);
+    ContentCheck c = { .states = states, .errp = errp, .ok = true };
+    RamStreamResult res;
+    RAMBlock *rb;
+    QEMUFile *f;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (!migrate_ram_is_ignored(rb)) {
+            g_hash_table_insert(states, rb,
+                g_malloc0((rb->used_length >> qemu_target_page_bits()) + 1));
+        }
+    }
+    f = open_vmstate(bs);
+    res = ram_stream_walk(f, &visitor, &c, errp);
+    qemu_fclose(f);
+    if (res != RAM_STREAM_DONE) {
+        error_prepend(errp, "RAM cannot be verified: ");
+        return false;
+    }
+    return content_compare(&c);
+}

@@ -1,0 +1,317 @@
+/*
+ * Reading RAM's part of a saved VM state without loading it
+ *
+ * A saved VM state is a header, the configuration, then sections.  RAM comes
+ * first in what savevm writes, unless a device must be loaded before it.
+ * Only the device's own code can tell where such a section ends, so the
+ * walk gives up there.  See docs/devel/migration/main.rst.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/main-loop.h"
+#include "exec/target_page.h"
+#include "migration.h"
+#include "options.h"
+#include "qemu-file.h"
+#include "savevm.h"
+#include "ram-reset-stream.h"
+
+/* The low bits of a record's address; part of the stream format */
+#define RECORD_ZERO          0x002
+#define RECORD_MEM_SIZE      0x004
+#define RECORD_PAGE          0x008
+#define RECORD_EOS           0x010
+#define RECORD_CONTINUE      0x020
+#define RECORD_MULTIFD_FLUSH 0x200
+
+#define NAME_SIZE 256
+
+typedef struct RamStream {
+    QEMUFile *f;
+    const RamStreamVisitor *visitor;
+    void *opaque;
+    char block[NAME_SIZE];
+    uint8_t *page;
+    uint32_t section;
+    bool finished;          /* nothing more is wanted */
+    Error **errp;
+} RamStream;
+
+/* A read beyond the end sets an error in the file, and gives zeros */
+static RamStreamResult stream_check(RamStream *s)
+{
+    int ret = qemu_file_get_error(s->f);
+
+    if (ret) {
+        error_setg_errno(s->errp, -ret, "the VM state ends too early, or "
+                         "cannot be read");
+        return RAM_STREAM_BAD;
+    }
+    return RAM_STREAM_DONE;
+}
+
+static void stream_get_name(RamStream *s, char *name)
+{
+    uint8_t len = qemu_get_byte(s->f);
+
+    memset(name, 0, NAME_SIZE);
+    qemu_get_buffer(s->f, (uint8_t *)name, len);
+}
+
+static void stream_skip(RamStream *s, size_t len)
+{
+    uint8_t buf[NAME_SIZE];
+
+    while (len && !qemu_file_get_error(s->f)) {
+        size_t n = MIN(len, sizeof(buf));
+
+        qemu_get_buffer(s->f, buf, n);
+        len -= n;
+    }
+}
+
+/* The subsections of the configuration, all of which have a known layout */
+static RamStreamResult stream_subsection(RamStream *s)
+{
+    char name[NAME_SIZE], capability[NAME_SIZE];
+
+    qemu_get_byte(s->f);
+    stream_get_name(s, name);
+    qemu_get_be32(s->f);
+    if (!strcmp(name, "configuration/target-page-bits")) {
+        qemu_get_be32(s->f);
+    } else if (!strcmp(name, "configuration/uuid")) {
+        stream_skip(s, 16);
+    } else if (!strcmp(name, "configuration/capabilities")) {
+        uint32_t count = qemu_get_be32(s->f);
+
+        while (count-- && !qemu_file_get_error(s->f)) {
+            stream_get_name(s, capability);
+        }
+    } else {
+        error_setg(s->errp, "the VM state has an unknown '%s'", name);
+        return RAM_STREAM_UNKNOWN;
+    }
+    return stream_check(s);
+}
+
+static RamStreamResult stream_configuration(RamStream *s)
+{
+    RamStreamResult res = RAM_STREAM_DONE;
+    char name[NAME_SIZE] = "";
+    uint32_t len = qemu_get_be32(s->f);
+
+    qemu_get_buffer(s->f, (uint8_t *)name, MIN(len, NAME_SIZE - 1));
+    if (len >= NAME_SIZE) {
+        error_setg(s->errp, "the VM state's machine type is damaged");
+        return RAM_STREAM_BAD;
+    }
+    res = stream_check(s);
+    if (res == RAM_STREAM_DONE && s->visitor->machine &&
+        !s->visitor->machine(s->opaque, name, s->errp)) {
+        return RAM_STREAM_STOPPED;
+    }
+    while (res == RAM_STREAM_DONE &&
+           qemu_peek_byte(s->f, 0) == QEMU_VM_SUBSECTION) {
+        res = stream_subsection(s);
+    }
+    return res;
+}
+
+static RamStreamResult stream_header(RamStream *s)
+{
+    uint32_t magic = qemu_get_be32(s->f);
+    uint32_t version = qemu_get_be32(s->f);
+    RamStreamResult res = stream_check(s);
+
+    if (res != RAM_STREAM_DONE) {
+        return res;
+    }
+    if (magic != QEMU_VM_FILE_MAGIC || version != QEMU_VM_FILE_VERSION) {
+        error_setg(s->errp, "it is not a VM state: magic %08" PRIx32
+                   ", version %" PRIu32, magic, version);
+        return RAM_STREAM_BAD;
+    }
+    if (qemu_peek_byte(s->f, 0) == QEMU_VM_CONFIGURATION) {
+        qemu_get_byte(s->f);
+        return stream_configuration(s);
+    }
+    return RAM_STREAM_DONE;
+}
+
+static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
+{
+    RamStreamResult res = RAM_STREAM_DONE;
+
+    while (total && res == RAM_STREAM_DONE) {
+        char name[NAME_SIZE];
+        uint64_t len;
+
+        stream_get_name(s, name);
+        len = qemu_get_be64(s->f);
+        if (migrate_ignore_shared()) {
+            qemu_get_be64(s->f);
+        }
+        res = stream_check(s);
+        if (res != RAM_STREAM_DONE) {
+            break;
+        }
+        if (len > total) {
+            error_setg(s->errp, "RAM block '%s' is damaged: 0x%" PRIx64
+                       " bytes of 0x%" PRIx64, name, len, total);
+            return RAM_STREAM_BAD;
+        }
+        total -= len;
+        if (!s->visitor->block(s->opaque, name, len, s->errp)) {
+            return RAM_STREAM_STOPPED;
+        }
+    }
+    if (res == RAM_STREAM_DONE && s->visitor->blocks_end &&
+        !s->visitor->blocks_end(s->opaque, s->errp)) {
+        return RAM_STREAM_STOPPED;
+    }
+    s->finished = !s->visitor->page;
+    return res;
+}
+
+static RamStreamResult stream_page(RamStream *s, uint64_t offset, bool zero,
+                                   bool same_block)
+{
+    size_t size = qemu_target_page_size();
+    uint8_t *data = NULL;
+    RamStreamResult res;
+
+    if (!same_block) {
+        stream_get_name(s, s->block);
+    }
+    if (zero) {
+        qemu_get_byte(s->f);
+    } else {
+        data = s->page;
+        qemu_get_buffer_in_place(s->f, &data, size);
+    }
+    res = stream_check(s);
+    if (res == RAM_STREAM_DONE &&
+        !s->visitor->page(s->opaque, s->block, offset, data, s->errp)) {
+        return RAM_STREAM_STOPPED;
+    }
+    return res;
+}
+
+/* The content of one RAM section */
+static RamStreamResult stream_ram(RamStream *s)
+{
+    RamStreamResult res = RAM_STREAM_DONE;
+
+    while (res == RAM_STREAM_DONE && !s->finished) {
+        uint64_t addr = qemu_get_be64(s->f);
+        uint64_t offset = addr & qemu_target_page_mask();
+        unsigned flags = addr & ~qemu_target_page_mask();
+
+        res = stream_check(s);
+        if (res != RAM_STREAM_DONE) {
+            break;
+        }
+        switch (flags & ~RECORD_CONTINUE) {
+        case RECORD_MEM_SIZE:
+            res = stream_blocks(s, offset);
+            break;
+        case RECORD_ZERO:
+        case RECORD_PAGE:
+            if (!s->visitor->page) {
+                error_setg(s->errp, "pages come before the RAM blocks");
+                return RAM_STREAM_BAD;
+            }
+            res = stream_page(s, offset, flags & RECORD_ZERO,
+                              flags & RECORD_CONTINUE);
+            break;
+        case RECORD_MULTIFD_FLUSH:
+            break;
+        case RECORD_EOS:
+            return RAM_STREAM_DONE;
+        default:
+            error_setg(s->errp, "RAM record with flags 0x%x", flags);
+            return RAM_STREAM_UNKNOWN;
+        }
+    }
+    return res;
+}
+
+static RamStreamResult stream_section(RamStream *s, uint8_t type)
+{
+    uint32_t section = qemu_get_be32(s->f);
+    RamStreamResult res;
+
+    if (type == QEMU_VM_SECTION_START) {
+        char name[NAME_SIZE];
+
+        stream_get_name(s, name);
+        qemu_get_be32(s->f);
+        qemu_get_be32(s->f);
+        if (strcmp(name, "ram")) {
+            error_setg(s->errp, "section '%s' is in the way", name);
+            return RAM_STREAM_UNKNOWN;
+        }
+        s->section = section;
+    } else if (section != s->section) {
+        error_setg(s->errp, "section %" PRIu32 " is in the way", section);
+        return RAM_STREAM_UNKNOWN;
+    }
+    res = stream_ram(s);
+    if (res == RAM_STREAM_DONE && !s->finished &&
+        migrate_get_current()->send_section_footer) {
+        uint8_t mark = qemu_get_byte(s->f);
+
+        qemu_get_be32(s->f);
+        res = stream_check(s);
+        if (res == RAM_STREAM_DONE && mark != QEMU_VM_SECTION_FOOTER) {
+            error_setg(s->errp, "RAM section without a footer");
+            return RAM_STREAM_BAD;
+        }
+    }
+    s->finished |= type == QEMU_VM_SECTION_END;
+    return res;
+}
+
+RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
+                                void *opaque, Error **errp)
+{
+    g_autofree uint8_t *page = g_malloc(qemu_target_page_size());
+    RamStream s = {
+        .f = f,
+        .visitor = visitor,
+        .opaque = opaque,
+        .page = page,
+        .errp = errp,
+    };
+    RamStreamResult res = stream_header(&s);
+
+    while (res == RAM_STREAM_DONE && !s.finished) {
+        uint8_t type = qemu_get_byte(f);
+
+        res = stream_check(&s);
+        if (res != RAM_STREAM_DONE) {
+            break;
+        }
+        switch (type) {
+        case QEMU_VM_SECTION_START:
+        case QEMU_VM_SECTION_PART:
+        case QEMU_VM_SECTION_END:
+            res = stream_section(&s, type);
+            break;
+        case QEMU_VM_COMMAND:
+            qemu_get_be16(f);
+            stream_skip(&s, qemu_get_be16(f));
+            res = stream_check(&s);
+            break;
+        default:
+            error_setg(errp, "a section of type %u comes before the end of "
+                       "RAM", type);
+            res = RAM_STREAM_UNKNOWN;
+        }
+    }
+    return res;
+}

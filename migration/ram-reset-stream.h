@@ -1,0 +1,48 @@
+/*
+ * Reading RAM's part of a saved VM state without loading it
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_STREAM_H
+#define MIGRATION_RAM_RESET_STREAM_H
+
+/**
+ * RamStreamVisitor: what to do with the parts of a stream
+ *
+ * Each method returns false with @errp set to stop the walk.  Names are
+ * RAM block names, lengths and offsets are in bytes.
+ *
+ * @machine: the machine type that was saved.  May be NULL.
+ * @block: a RAM block of the snapshot, with its used_length.
+ * @blocks_end: all blocks have been named.  May be NULL.
+ * @page: a target page.  @data holds target page size bytes, or is NULL if
+ *     the page is zero.  NULL to stop, with success, before the first page.
+ */
+typedef struct RamStreamVisitor {
+    bool (*machine)(void *opaque, const char *name, Error **errp);
+    bool (*block)(void *opaque, const char *name, uint64_t len, Error **errp);
+    bool (*blocks_end)(void *opaque, Error **errp);
+    bool (*page)(void *opaque, const char *name, uint64_t offset,
+                 const uint8_t *data, Error **errp);
+} RamStreamVisitor;
+
+typedef enum RamStreamResult {
+    RAM_STREAM_DONE,
+    /* A method returned false; @errp is what it set */
+    RAM_STREAM_STOPPED,
+    /* This is no VM state, or it is damaged; @errp says what is wrong */
+    RAM_STREAM_BAD,
+    /* Something that only a load can read comes first; @errp names it */
+    RAM_STREAM_UNKNOWN,
+} RamStreamResult;
+
+/**
+ * ram_stream_walk: visit RAM's sections
+ *
+ * @f: a saved VM state, from its first byte; read to somewhere behind RAM
+ */
+RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
+                                void *opaque, Error **errp);
+
+#endif

@@ -1,0 +1,164 @@
+/*
+ * RAM reset in the course of loading a snapshot
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qapi/clone-visitor.h"
+#include "qapi/qapi-visit-ram-reset.h"
+#include "qemu/timer.h"
+#include "migration/colo.h"
+#include "migration/misc.h"
+#include "migration.h"
+#include "options.h"
+#include "postcopy-ram.h"
+#include "qemu-file.h"
+#include "savevm.h"
+#include "ram-reset.h"
+#include "ram-reset-check.h"
+#include "system/ram-reset/trace.h"
+
+/* Protected by the BQL, as all of load_snapshot() is */
+static struct {
+    bool active;
+    char *tag;
+    BlockDriverState *bs;
+    Error *verify_err;
+    bool verified;
+    /* When each phase ended, 0 if it has not; CLOCK_REALTIME would jump */
+    int64_t start, reverted, was_reset, zeroed, ram_loaded;
+} load;
+
+static uint64_t loads, failed_loads;
+static RamResetLoadInfo *last_load;
+
+static int64_t now(void)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
+}
+
+/* What a load cannot be mixed with */
+static bool check_migration(Error **errp)
+{
+    MigrationStatus incoming = migration_incoming_get_current()->state;
+    const char *what = NULL;
+
+    if (incoming != MIGRATION_STATUS_NONE &&
+        incoming != MIGRATION_STATUS_COMPLETED) {
+        what = "an incoming migration is under way";
+    } else if (migrate_postcopy_ram()) {
+        what = "migration capability 'postcopy-ram' is on, set it to off";
+    } else if (migrate_colo() || migration_incoming_colo_enabled()) {
+        what = "COLO is set up (migration capability 'x-colo')";
+    }
+    if (what) {
+        error_setg(errp, "RAM reset cannot serve a snapshot load now, "
+                   "nothing has been changed: %s", what);
+    }
+    return !what;
+}
+
+bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                            Error **errp)
+{
+    if (ram_reset_enabled() &&
+        (!check_migration(errp) || !ram_reset_check_layout(bs, sn, errp))) {
+        return false;
+    }
+    load.active = true;
+    load.tag = g_strdup(sn->name);
+    load.start = now();
+    trace_ram_reset_load_begin(load.tag);
+    return true;
+}
+
+void ram_reset_load_reverted(void)
+{
+    load.reverted = now();
+}
+
+void ram_reset_load_begin(BlockDriverState *bs)
+{
+    load.was_reset = now();
+    load.bs = bs;
+    ram_reset_begin(migrate_ram_is_ignored);
+    load.zeroed = now();
+}
+
+/* Whether what follows in @f, behind RAM's content, may be more of RAM */
+static bool ram_continues(QEMUFile *f)
+{
+    int footer = migrate_get_current()->send_section_footer ? 5 : 0;
+    int type = qemu_peek_byte(f, footer);
+
+    return type == QEMU_VM_SECTION_PART || type == QEMU_VM_SECTION_END ||
+           type == QEMU_VM_COMMAND;
+}
+
+void ram_reset_load_ram_done(QEMUFile *f)
+{
+    if (!load.active) {
+        return;
+    }
+    load.ram_loaded = now();
+    if (ram_reset_verify_wanted() && !load.verified && !ram_continues(f)) {
+        load.verified = ram_reset_check_content(load.bs, &load.verify_err);
+    }
+}
+
+static uint64_t phase(int64_t from, int64_t to)
+{
+    return from && to ? to - from : 0;
+}
+
+bool ram_reset_load_end(int ret, Error **errp)
+{
+    RamResetLoadInfo *info;
+    int64_t end = now();
+    bool ok = true;
+
+    if (!load.active) {
+        return true;
+    }
+    if (!ret && load.verify_err) {
+        error_propagate(errp, g_steal_pointer(&load.verify_err));
+        ok = false;
+    } else if (!ret && !load.verified && ram_reset_verify_wanted()) {
+        error_setg(errp, "RAM cannot be verified: the VM state has other "
+                   "sections between those of RAM");
+        ok = false;
+    }
+
+    info = g_new0(RamResetLoadInfo, 1);
+    info->tag = g_steal_pointer(&load.tag);
+    info->success = ok && !ret;
+    info->blocks = ram_reset_finish();
+    info->phases = g_new0(RamResetPhases, 1);
+    info->phases->disk_revert = phase(load.start, load.reverted);
+    info->phases->system_reset = phase(load.reverted, load.was_reset);
+    info->phases->ram_reset = phase(load.was_reset, load.zeroed);
+    info->phases->ram_load = phase(load.zeroed, load.ram_loaded);
+    info->phases->device_load = phase(load.ram_loaded, end);
+    info->phases->total = end - load.start;
+    trace_ram_reset_load_end(info->tag, ret, info->phases->total);
+
+    loads += info->success;
+    failed_loads += !info->success;
+    qapi_free_RamResetLoadInfo(last_load);
+    last_load = info;
+
+    error_free(load.verify_err);
+    memset(&load, 0, sizeof(load));
+    return ok;
+}
+
+void ram_reset_query_loads(RamResetInfo *info)
+{
+    info->loads = loads;
+    info->failed_loads = failed_loads;
+    if (last_load) {
+        info->last_load = QAPI_CLONE(RamResetLoadInfo, last_load);
+    }
+}

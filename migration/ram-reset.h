@@ -1,0 +1,69 @@
+/*
+ * RAM reset in the course of loading a snapshot
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_H
+#define MIGRATION_RAM_RESET_H
+
+#include "block/snapshot.h"
+#include "system/ram-reset.h"
+
+/*
+ * What load_snapshot() calls, in this order, with the BQL held.  Whatever
+ * way a load is asked for (HMP loadvm, QMP snapshot-load, -loadvm), it comes
+ * through here.  Without a ram-reset object only the clock is read.
+ */
+
+/**
+ * ram_reset_load_prepare: check that a load may begin
+ *
+ * @bs: where the VM state is
+ * @sn: the snapshot in @bs
+ *
+ * Returns: false with @errp set if the load is refused: an incoming
+ * migration, postcopy or COLO is set up, or the snapshot is one of another
+ * machine or RAM layout.  Nothing has been changed then.
+ */
+bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                            Error **errp);
+
+/**
+ * ram_reset_load_reverted: disks are the snapshot's; system reset comes next
+ */
+void ram_reset_load_reverted(void);
+
+/**
+ * ram_reset_load_begin: make RAM zero; the system reset is over
+ *
+ * @bs: where the VM state is
+ */
+void ram_reset_load_begin(BlockDriverState *bs);
+
+/**
+ * ram_reset_load_ram_done: a section of RAM has been loaded
+ *
+ * @f: the stream, just behind the section's content
+ *
+ * Behind the last one this verifies RAM, if an object asks for that.
+ */
+void ram_reset_load_ram_done(QEMUFile *f);
+
+/**
+ * ram_reset_load_end: the load is over, or is given up
+ *
+ * @ret: what loading the VM state gave, 0 or -errno
+ * @errp: set only if @ret is 0
+ *
+ * Returns: false with @errp set if RAM is not what the snapshot has, so
+ * that the guest must not run.  Does nothing if the load has already ended.
+ */
+bool ram_reset_load_end(int ret, Error **errp);
+
+/**
+ * ram_reset_query_loads: fill in all about loads; @info is zeroed memory
+ */
+void ram_reset_query_loads(RamResetInfo *info);
+
+#endif

@@ -1,0 +1,93 @@
+/*
+ * RAM reset: which RAM blocks may be reset, and how carefully
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "system/system.h"
+#include "internal.h"
+
+HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb)
+{
+    Object *owner = rb->mr ? memory_region_owner(rb->mr) : NULL;
+
+    return (HostMemoryBackend *)object_dynamic_cast(owner,
+                                                    TYPE_MEMORY_BACKEND);
+}
+
+const char *ram_reset_block_memdev(RAMBlock *rb)
+{
+    HostMemoryBackend *backend = ram_reset_block_backend(rb);
+
+    return backend ? object_get_canonical_path_component(OBJECT(backend))
+                   : NULL;
+}
+
+const char *ram_reset_block_refusal(RAMBlock *rb)
+{
+    MemoryRegion *mr = rb->mr;
+
+    if (mr->readonly || mr->rom_device) {
+        return "read-only for the guest: the system reset and the snapshot "
+               "write it";
+    }
+    if (memory_region_is_ram_device(mr)) {
+        return "memory of a host device";
+    }
+    if (rb->flags & (RAM_READONLY | RAM_READONLY_FD)) {
+        return "mapped from a file that is open for reading only";
+    }
+    if (rb->flags & RAM_PMEM) {
+        return "persistent memory";
+    }
+    if (rb->guest_memfd >= 0) {
+        return "private to a confidential guest (guest_memfd)";
+    }
+    return NULL;
+}
+
+const char *ram_reset_block_keep_reason(const RamResetBlock *blk)
+{
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+
+    if (blk->rb->flags & RAM_PREALLOC) {
+        return "memory that QEMU did not map itself";
+    }
+    if (ram_block_discard_is_disabled()) {
+        return "discarding RAM is disabled, a device has pinned it";
+    }
+    if (should_mlock(mlock_state)) {
+        return "memory is locked (-overcommit mem-lock)";
+    }
+    if (backend && backend->prealloc) {
+        return "memory is preallocated (prealloc=on)";
+    }
+    return NULL;
+}
+
+bool ram_reset_check_memdev(const char *memdev, Error **errp)
+{
+    Object *obj = object_resolve_path_component(object_get_objects_root(),
+                                                memdev);
+    HostMemoryBackend *backend;
+
+    backend = (HostMemoryBackend *)object_dynamic_cast(obj,
+                                                       TYPE_MEMORY_BACKEND);
+    if (!backend) {
+        error_setg(errp, obj ? "memdev '%s' is not a memory backend"
+                             : "memdev '%s' does not exist", memdev);
+        error_append_hint(errp, "Give the id of a memory-backend-* object "
+                          "that the machine uses as RAM.\n");
+        return false;
+    }
+    if (!host_memory_backend_is_mapped(backend)) {
+        error_setg(errp, "memdev '%s' is not used as guest RAM", memdev);
+        error_append_hint(errp, "Use it with -machine memory-backend=%s, "
+                          "-numa node,memdev=%s or a memory device.\n",
+                          memdev, memdev);
+        return false;
+    }
+    return true;
+}

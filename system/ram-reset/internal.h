@@ -1,0 +1,63 @@
+/*
+ * RAM reset: what the parts of system/ram-reset share
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_INTERNAL_H
+#define RAM_RESET_INTERNAL_H
+
+#include "system/ram-reset.h"
+#include "system/ram-reset-compat.h"
+#include "system/hostmem.h"
+#include "prim.h"
+#include "zeromap.h"
+
+/**
+ * RamResetBlock: a RAM block in the course of one reset
+ *
+ * @rb: valid under the BQL
+ * @map: its used_length as it was when the plan was made
+ * @owner: the object that claims it; NULL if it is left alone
+ * @strategy: class whose methods apply, @owner's or the fallback's
+ * @known: allocated by begin
+ * @info: what query-ram-reset will show
+ */
+struct RamResetBlock {
+    RAMBlock *rb;
+    PrimMap map;
+    PrimBacking backing;
+    RamReset *owner;
+    RamResetClass *strategy;
+    ZeroMap *known;
+    RamResetBlockInfo *info;
+};
+
+/* object.c */
+
+/* Every RamReset below /objects; free with g_ptr_array_unref() */
+GPtrArray *ram_reset_objects(void);
+
+const char *ram_reset_id(RamReset *rr);
+
+/* How many threads may clear memory for @rr, at least 1 */
+unsigned ram_reset_threads(RamReset *rr);
+
+/* blocks.c */
+
+/* The memory backend that @rb belongs to, or NULL */
+HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb);
+
+/* The id of that backend below /objects, or NULL */
+const char *ram_reset_block_memdev(RAMBlock *rb);
+
+/* Why no strategy may touch @rb; NULL if one may.  A static string. */
+const char *ram_reset_block_refusal(RAMBlock *rb);
+
+/* Why memory of @blk must not be given back to the host, or NULL */
+const char *ram_reset_block_keep_reason(const RamResetBlock *blk);
+
+/* Whether @memdev is the id of a memory backend in use as guest RAM */
+bool ram_reset_check_memdev(const char *memdev, Error **errp);
+
+#endif

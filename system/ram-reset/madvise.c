@@ -1,0 +1,56 @@
+/*
+ * ram-reset-madvise: give the pages back to the host
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "internal.h"
+
+static bool madvise_supports(RamReset *rr, const RamResetBlock *blk,
+                             Error **errp)
+{
+    const char *reason = ram_reset_block_keep_reason(blk);
+
+    if (!reason && blk->backing == PRIM_PRIVATE_FILE) {
+        reason = "private mapping of a file: dropped pages would show the "
+                 "file's bytes";
+    }
+    if (!reason && blk->map.len % blk->map.page_size) {
+        reason = "its size is not a multiple of its page size";
+    }
+    if (reason) {
+        error_setg(errp, "%s", reason);
+    }
+    return !reason;
+}
+
+static int madvise_zero(RamReset *rr, RamResetBlock *blk,
+                        uint64_t start, uint64_t len)
+{
+    int ret = prim_drop(&blk->map, blk->backing, start, len);
+
+    if (!ret) {
+        blk->info->zeroed_bytes += len;
+    }
+    return ret;
+}
+
+static void madvise_class_init(ObjectClass *oc, RamResetClassData *data)
+{
+    RamResetClass *rrc = RAM_RESET_CLASS(oc);
+
+    rrc->supports = madvise_supports;
+    rrc->zero = madvise_zero;
+}
+
+static const TypeInfo madvise_types[] = {
+    {
+        .name = TYPE_RAM_RESET_MADVISE,
+        .parent = TYPE_RAM_RESET,
+        .class_init = madvise_class_init,
+    },
+};
+
+DEFINE_TYPES(madvise_types)

@@ -1,0 +1,245 @@
+/*
+ * RAM reset: the abstract class and its properties
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qapi/util.h"
+#include "qapi/visitor.h"
+#include "qom/object_interfaces.h"
+#include "hw/qdev-core.h"
+#include "system/system.h"
+#include "internal.h"
+
+#define RAM_RESET_MAX_THREADS     64
+#define RAM_RESET_DEFAULT_THREADS 8
+
+static int collect_object(Object *obj, void *opaque)
+{
+    if (object_dynamic_cast(obj, TYPE_RAM_RESET)) {
+        g_ptr_array_add(opaque, obj);
+    }
+    return 0;
+}
+
+GPtrArray *ram_reset_objects(void)
+{
+    GPtrArray *objs = g_ptr_array_new();
+
+    object_child_foreach(object_get_objects_root(), collect_object, objs);
+    return objs;
+}
+
+const char *ram_reset_id(RamReset *rr)
+{
+    return object_get_canonical_path_component(OBJECT(rr));
+}
+
+unsigned ram_reset_threads(RamReset *rr)
+{
+    return rr->threads ?: MIN(g_get_num_processors(),
+                              RAM_RESET_DEFAULT_THREADS);
+}
+
+bool ram_reset_enabled(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    return objs->len > 0;
+}
+
+bool ram_reset_verify_wanted(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        if (RAM_RESET(objs->pdata[i])->verify) {
+            return true;
+        }
+    }
+    return false;
+}
+
+RamResetObjectInfoList *ram_reset_query_objects(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    RamResetObjectInfoList *list = NULL, **tail = &list;
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+        RamResetObjectInfo *info = g_new0(RamResetObjectInfo, 1);
+
+        info->id = g_strdup(ram_reset_id(rr));
+        info->qom_type = g_strdup(object_get_typename(OBJECT(rr)));
+        info->memdev = g_strdup(rr->memdev);
+        info->verify = rr->verify;
+        info->threads = ram_reset_threads(rr);
+        QAPI_LIST_APPEND(tail, info);
+    }
+    return list;
+}
+
+/* Two objects must not claim the same blocks */
+static bool check_claim(RamReset *rr, Error **errp)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *other = RAM_RESET(objs->pdata[i]);
+
+        if (other == rr || g_strcmp0(other->memdev, rr->memdev)) {
+            continue;
+        }
+        if (rr->memdev) {
+            error_setg(errp, "RAM reset objects '%s' and '%s' both claim "
+                       "memory backend '%s'", ram_reset_id(other),
+                       ram_reset_id(rr), rr->memdev);
+            error_append_hint(errp, "Remove one of them.\n");
+        } else {
+            error_setg(errp, "RAM reset objects '%s' and '%s' both claim "
+                       "every RAM block", ram_reset_id(other),
+                       ram_reset_id(rr));
+            error_append_hint(errp, "Give at least one of them a memdev=.\n");
+        }
+        return false;
+    }
+    return true;
+}
+
+static bool check_memdev(RamReset *rr, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (rr->memdev && !ram_reset_check_memdev(rr->memdev, errp)) {
+        error_prepend(errp, "%s '%s': ", object_get_typename(OBJECT(rr)),
+                      ram_reset_id(rr));
+        return false;
+    }
+    return true;
+}
+
+/* Memory backends and their use as RAM are made after objects like this */
+static void ram_reset_machine_done(Notifier *notifier, void *data)
+{
+    check_memdev(container_of(notifier, RamReset, machine_done),
+                 &error_fatal);
+}
+
+static void ram_reset_complete(UserCreatable *uc, Error **errp)
+{
+    ERRP_GUARD();
+    RamReset *rr = RAM_RESET(uc);
+
+    if (!check_claim(rr, errp)) {
+        return;
+    }
+    if (phase_check(PHASE_MACHINE_READY)) {
+        if (!check_memdev(rr, errp)) {
+            return;
+        }
+    } else {
+        rr->machine_done.notify = ram_reset_machine_done;
+        qemu_add_machine_init_done_notifier(&rr->machine_done);
+    }
+    rr->completed = true;
+}
+
+static char *ram_reset_get_memdev(Object *obj, Error **errp)
+{
+    return g_strdup(RAM_RESET(obj)->memdev);
+}
+
+static void ram_reset_set_memdev(Object *obj, const char *value, Error **errp)
+{
+    RamReset *rr = RAM_RESET(obj);
+
+    if (rr->completed) {
+        error_setg(errp, "cannot change property 'memdev' of %s '%s'",
+                   object_get_typename(obj), ram_reset_id(rr));
+        error_append_hint(errp, "Delete the object and add it anew.\n");
+        return;
+    }
+    g_free(rr->memdev);
+    rr->memdev = g_strdup(value);
+}
+
+static bool ram_reset_get_verify(Object *obj, Error **errp)
+{
+    return RAM_RESET(obj)->verify;
+}
+
+static void ram_reset_set_verify(Object *obj, bool value, Error **errp)
+{
+    RAM_RESET(obj)->verify = value;
+}
+
+static void ram_reset_get_threads(Object *obj, Visitor *v, const char *name,
+                                  void *opaque, Error **errp)
+{
+    visit_type_uint32(v, name, &RAM_RESET(obj)->threads, errp);
+}
+
+static void ram_reset_set_threads(Object *obj, Visitor *v, const char *name,
+                                  void *opaque, Error **errp)
+{
+    uint32_t value;
+
+    if (!visit_type_uint32(v, name, &value, errp)) {
+        return;
+    }
+    if (value > RAM_RESET_MAX_THREADS) {
+        error_setg(errp, "property '%s' of %s takes 0 to %d, not %" PRIu32,
+                   name, object_get_typename(obj), RAM_RESET_MAX_THREADS,
+                   value);
+        return;
+    }
+    RAM_RESET(obj)->threads = value;
+}
+
+static void ram_reset_instance_finalize(Object *obj)
+{
+    RamReset *rr = RAM_RESET(obj);
+
+    if (rr->machine_done.notify) {
+        qemu_remove_machine_init_done_notifier(&rr->machine_done);
+    }
+    g_free(rr->memdev);
+}
+
+static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
+{
+    USER_CREATABLE_CLASS(oc)->complete = ram_reset_complete;
+
+    object_class_property_add_str(oc, "memdev", ram_reset_get_memdev,
+                                  ram_reset_set_memdev);
+    object_class_property_set_description(oc, "memdev",
+        "id of the memory backend to reset; all RAM if not given");
+    object_class_property_add_bool(oc, "verify", ram_reset_get_verify,
+                                   ram_reset_set_verify);
+    object_class_property_set_description(oc, "verify",
+        "Compare RAM with the snapshot after each load");
+    object_class_property_add(oc, "threads", "uint32", ram_reset_get_threads,
+                              ram_reset_set_threads, NULL, NULL);
+    object_class_property_set_description(oc, "threads",
+        "Threads for clearing in place; 0 means one per host CPU, at most 8");
+}
+
+static const TypeInfo ram_reset_types[] = {
+    {
+        .name = TYPE_RAM_RESET,
+        .parent = TYPE_OBJECT,
+        .abstract = true,
+        .instance_size = sizeof(RamReset),
+        .instance_finalize = ram_reset_instance_finalize,
+        .class_size = sizeof(RamResetClass),
+        .class_init = ram_reset_class_init,
+        .interfaces = (InterfaceInfo[]) {
+            { TYPE_USER_CREATABLE },
+            { }
+        },
+    },
+};
+
+DEFINE_TYPES(ram_reset_types)

@@ -1,0 +1,103 @@
+/*
+ * What RAM reset needs of the operating system
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_PRIM_H
+#define RAM_RESET_PRIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * This layer knows addresses, lengths and file descriptors.  It builds
+ * without QEMU, keeps no state and prints nothing.
+ *
+ * Everywhere: pointers are not NULL; addresses, lengths and file offsets are
+ * multiples of the mapping's page size unless said otherwise, and lengths
+ * are above 0.  Functions that can fail return 0 or -errno.  They are safe
+ * to call from any thread as long as nobody else changes the same range.
+ */
+
+/*
+ * A mapping of memory.  @fd: the file behind it, or -1 for anonymous memory;
+ * @fd_offset: where in that file @host lies.
+ */
+typedef struct PrimMap {
+    uint8_t *host;
+    uint64_t len;
+    size_t page_size;
+    int fd;
+    uint64_t fd_offset;
+    bool shared;
+} PrimMap;
+
+/*
+ * What reads of a dropped page give, and so how a page can be dropped.
+ * prim_backing() asks the kernel about the file; call it again when
+ * somebody may have written to the file.
+ */
+typedef enum PrimBacking {
+    /* Private memory with zeros below: anonymous, or over an empty file */
+    PRIM_PRIVATE_ZERO,
+    /* Private memory over a file with bytes of its own, or of unknown ones */
+    PRIM_PRIVATE_FILE,
+    /* Shared memory with a file to punch holes in */
+    PRIM_SHARED_FILE,
+    /* Shared anonymous memory */
+    PRIM_SHARED_ANON,
+} PrimBacking;
+
+PrimBacking prim_backing(const PrimMap *map);
+
+/*
+ * Give [@start, @start + @len) of the mapping back to the kernel; it reads
+ * zero afterwards, for every process that maps the same shared memory.
+ * -EINVAL for PRIM_PRIVATE_FILE, whose dropped pages would show the file.
+ * After a failure the range holds what it held, or zeros, page by page.
+ */
+int prim_drop(const PrimMap *map, PrimBacking backing,
+              uint64_t start, uint64_t len);
+
+/*
+ * Clear memory with stores that bypass the caches where the CPU has such.
+ * The caller must prim_clear_fence() in the same thread before anybody else
+ * reads the range.  @host and @len: multiples of 64, no page size needed.
+ */
+void prim_clear(void *host, size_t len);
+void prim_clear_fence(void);
+
+/*
+ * Walk over what may hold bytes other than zero.  Ranges that the kernel
+ * has no page for are passed over without being touched; where it does not
+ * tell, everything counts as data.  So: never a byte too few.
+ *
+ *     PrimDataIter it;
+ *     uint64_t start, end;
+ *
+ *     prim_data_begin(&it, map, backing, from, to);
+ *     while (prim_data_next(&it, &start, &end)) {
+ *         ...offsets [start, end) into the mapping, in rising order...
+ *     }
+ *     prim_data_end(&it);
+ *
+ * An iterator lives in one thread.  Pages may be cleared or dropped behind
+ * @end while it runs.
+ */
+typedef struct PrimDataIter {
+    const PrimMap *map;
+    PrimBacking backing;
+    uint64_t pos, to;
+    int pagemap;
+    uint64_t buf_first, buf_len;    /* in pages of the base size */
+    uint64_t buf[4096];
+} PrimDataIter;
+
+void prim_data_begin(PrimDataIter *it, const PrimMap *map,
+                     PrimBacking backing, uint64_t from, uint64_t to);
+bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
+void prim_data_end(PrimDataIter *it);
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * RAM reset: the course of one reset
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qapi/util.h"
+#include "qemu/error-report.h"
+#include "qemu/main-loop.h"
+#include "internal.h"
+#include "trace.h"
+
+/* The reset under way; protected by the BQL */
+static struct {
+    RamResetBlock *blocks;
+    unsigned nr_blocks;
+    unsigned last;              /* where the last lookup ended */
+    bool begun;
+} reset;
+
+static uint64_t fallbacks;
+
+/* "madvise" for ram-reset-madvise */
+static const char *strategy_name(RamResetClass *rrc)
+{
+    return object_class_get_name(OBJECT_CLASS(rrc)) + strlen(TYPE_RAM_RESET "-");
+}
+
+/* The object named for @rb's backend, else the one that takes every block */
+static RamReset *ram_reset_owner(RAMBlock *rb, GPtrArray *objs)
+{
+    const char *memdev = ram_reset_block_memdev(rb);
+    RamReset *owner = NULL;
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+
+        if (!rr->memdev) {
+            owner = owner ?: rr;
+        } else if (!g_strcmp0(rr->memdev, memdev)) {
+            return rr;
+        }
+    }
+    return owner;
+}
+
+static void plan_strategy(RamResetBlock *blk)
+{
+    RamReset *rr = blk->owner;
+    Error *err = NULL;
+
+    blk->strategy = RAM_RESET_GET_CLASS(rr);
+    if (!blk->strategy->supports(rr, blk, &err)) {
+        g_free(blk->info->reason);
+        blk->info->reason = g_strdup_printf("%s refused: %s",
+                                            strategy_name(blk->strategy),
+                                            error_get_pretty(err));
+        error_free(err);
+        blk->strategy =
+            RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET));
+    }
+    blk->info->strategy = g_strdup(strategy_name(blk->strategy));
+    trace_ram_reset_plan(blk->info->name, blk->info->strategy,
+                         blk->info->reason);
+}
+
+static PrimMap block_map(RAMBlock *rb)
+{
+    return (PrimMap) {
+        .host = rb->host,
+        .len = rb->used_length,
+        .page_size = rb->page_size,
+        .fd = rb->fd,
+        .fd_offset = rb->fd_offset,
+        .shared = qemu_ram_is_shared(rb),
+    };
+}
+
+static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
+                       bool ignored)
+{
+    const char *refusal;
+
+    blk->rb = rb;
+    blk->map = block_map(rb);
+    blk->backing = prim_backing(&blk->map);
+    blk->info = g_new0(RamResetBlockInfo, 1);
+    blk->info->name = g_strdup(rb->idstr);
+    blk->info->size = rb->used_length;
+    blk->info->page_size = rb->page_size;
+
+    refusal = ignored ? "not part of the snapshot (x-ignore-shared)"
+                      : ram_reset_block_refusal(rb);
+    blk->owner = ram_reset_owner(rb, objs);
+    if (!refusal && !blk->owner) {
+        refusal = "no ram-reset object names its memory backend";
+    }
+    if (refusal) {
+        blk->owner = NULL;
+        blk->info->reason = g_strdup(refusal);
+        return;
+    }
+    blk->info->object = g_strdup(ram_reset_id(blk->owner));
+    blk->info->reason = g_strdup_printf("asked for by '%s'",
+                                        blk->info->object);
+    plan_strategy(blk);
+}
+
+bool ram_reset_claims(RAMBlock *rb)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    return qemu_ram_is_migratable(rb) && !ram_reset_block_refusal(rb) &&
+           ram_reset_owner(rb, objs);
+}
+
+static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb))
+{
+    RAMBlock *rb;
+    unsigned i = 0;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        reset.nr_blocks += qemu_ram_is_migratable(rb);
+    }
+    reset.blocks = g_new0(RamResetBlock, reset.nr_blocks);
+    RAMBLOCK_FOREACH(rb) {
+        if (qemu_ram_is_migratable(rb)) {
+            plan_block(&reset.blocks[i++], rb, objs, ignored && ignored(rb));
+        }
+    }
+}
+
+static void fall_back(RamResetBlock *blk, int ret)
+{
+    RamReset *rr = blk->owner;
+    RamResetClass *fallback =
+        RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET));
+
+    if (!rr->warned) {
+        rr->warned = true;
+        warn_report("%s '%s': could not reset RAM block '%s' by %s: %s; "
+                    "clearing it in place (later ones are only counted, "
+                    "see query-ram-reset)",
+                    object_get_typename(OBJECT(rr)), ram_reset_id(rr), blk->info->name,
+                    blk->info->strategy, strerror(-ret));
+    }
+    trace_ram_reset_fallback(blk->info->name, blk->info->strategy, ret);
+    fallbacks++;
+    blk->info->fallback = true;
+    g_free(blk->info->reason);
+    blk->info->reason = g_strdup_printf("%s failed: %s", blk->info->strategy,
+                                        strerror(-ret));
+    g_free(blk->info->strategy);
+    blk->info->strategy = g_strdup(strategy_name(fallback));
+    blk->info->zeroed_bytes = 0;
+    blk->strategy = fallback;
+    fallback->zero(rr, blk, 0, blk->map.len);
+}
+
+static void begin_block(RamResetBlock *blk)
+{
+    int ret = blk->strategy->zero(blk->owner, blk, 0, blk->map.len);
+
+    if (ret < 0) {
+        fall_back(blk, ret);
+    }
+    blk->info->zeroed_pages = blk->info->zeroed_bytes >>
+                              qemu_target_page_bits();
+    blk->known = zeromap_new(blk->map.len, qemu_target_page_bits());
+    zeromap_mark(blk->known, 0, blk->map.len);
+    memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
+    trace_ram_reset_zeroed(blk->info->name, blk->info->strategy,
+                           blk->info->zeroed_bytes);
+}
+
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    assert(bql_locked() && !reset.nr_blocks);
+    if (!objs->len) {
+        return;
+    }
+    plan(objs, ignored);
+    for (unsigned i = 0; i < reset.nr_blocks; i++) {
+        RamResetBlock *blk = &reset.blocks[i];
+
+        if (blk->owner && blk->map.len) {
+            begin_block(blk);
+        }
+    }
+    reset.begun = reset.nr_blocks > 0;
+}
+
+/* Records come block by block, so the search starts where the last ended */
+static RamResetBlock *lookup(RAMBlock *rb, const uint8_t *host)
+{
+    for (unsigned i = 0; i < reset.nr_blocks; i++) {
+        unsigned at = reset.last + i < reset.nr_blocks ?
+                      reset.last + i : reset.last + i - reset.nr_blocks;
+        RamResetBlock *blk = &reset.blocks[at];
+
+        if (blk->rb == rb || (host >= blk->map.host &&
+                              host < blk->map.host + blk->map.len)) {
+            reset.last = at;
+            return blk;
+        }
+    }
+    return NULL;
+}
+
+bool ram_reset_known_zero(const void *host, size_t size)
+{
+    RamResetBlock *blk = reset.begun ? lookup(NULL, host) : NULL;
+
+    return blk && blk->known &&
+           zeromap_known(blk->known, (uint8_t *)host - blk->map.host, size);
+}
+
+void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
+{
+    RamResetBlock *blk = reset.begun ? lookup(rb, NULL) : NULL;
+    size_t size = qemu_target_page_size();
+
+    if (!blk) {
+        return;
+    }
+    if (!zero) {
+        blk->info->copied_pages++;
+        if (blk->known) {
+            zeromap_forget(blk->known, offset, size);
+        }
+    } else if (blk->known && zeromap_known(blk->known, offset, size)) {
+        blk->info->skipped_pages++;
+    } else {
+        blk->info->checked_pages++;
+    }
+}
+
+void ram_reset_foreach_data(RAMBlock *rb,
+                            bool (*func)(RAMBlock *rb, uint64_t start,
+                                         uint64_t end, void *opaque),
+                            void *opaque)
+{
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    PrimMap map = block_map(rb);
+    uint64_t start, end;
+
+    prim_data_begin(it, &map, prim_backing(&map), 0, map.len);
+    while (prim_data_next(it, &start, &end)) {
+        if (!func(rb, start, end, opaque)) {
+            break;
+        }
+    }
+    prim_data_end(it);
+}
+
+RamResetBlockInfoList *ram_reset_finish(void)
+{
+    RamResetBlockInfoList *list = NULL, **tail = &list;
+
+    for (unsigned i = 0; i < reset.nr_blocks; i++) {
+        QAPI_LIST_APPEND(tail, reset.blocks[i].info);
+        zeromap_free(reset.blocks[i].known);
+    }
+    g_free(reset.blocks);
+    memset(&reset, 0, sizeof(reset));
+    return list;
+}
+
+uint64_t ram_reset_fallbacks(void)
+{
+    return fallbacks;
+}

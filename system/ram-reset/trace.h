@@ -1,0 +1,1 @@
+#include "trace/trace-system_ram_reset.h"

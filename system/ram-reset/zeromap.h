@@ -1,0 +1,38 @@
+/*
+ * Which pages of a RAM block are known to read as zero
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_ZEROMAP_H
+#define RAM_RESET_ZEROMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A page is either known to be zero or not known; there is no "known not to
+ * be zero".  A new map knows nothing.  Ranges are given in bytes: marking
+ * rounds inwards (only pages that the range holds whole become known),
+ * forgetting and asking round outwards, so that rounding can only lose
+ * knowledge.  Bytes beyond the map are never known.
+ *
+ * No locking: one thread at a time may use a map.
+ */
+typedef struct ZeroMap ZeroMap;
+
+/* @size: bytes; @page_bits: log2 of the page size.  Free with zeromap_free() */
+ZeroMap *zeromap_new(uint64_t size, unsigned page_bits);
+void zeromap_free(ZeroMap *map);
+
+/* Every whole page of [@start, @start + @len) is zero from now on. */
+void zeromap_mark(ZeroMap *map, uint64_t start, uint64_t len);
+
+/* Something may have been written to [@start, @start + @len). */
+void zeromap_forget(ZeroMap *map, uint64_t start, uint64_t len);
+
+/* True if @len is not 0 and all of [@start, @start + @len) is known zero. */
+bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len);
+
+#endif

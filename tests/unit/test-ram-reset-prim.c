@@ -1,0 +1,359 @@
+/*
+ * Unit tests for system/ram-reset/prim-linux.c
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "../../system/ram-reset/prim.h"
+
+#define PAGES 64
+#define HUGE_SIZE ((size_t)2 * 1024 * 1024)
+
+typedef enum { ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE } Kind;
+
+static size_t base_size(void)
+{
+    return sysconf(_SC_PAGESIZE);
+}
+
+static int disk_file(size_t len)
+{
+    g_autofree char *name = NULL;
+    int fd = g_file_open_tmp("ram-reset-XXXXXX", &name, NULL);
+
+    g_assert_cmpint(fd, >=, 0);
+    unlink(name);
+    g_assert_cmpint(ftruncate(fd, len), ==, 0);
+    return fd;
+}
+
+/* NULL if the host has no memory of that kind */
+static PrimMap *map_new(Kind kind, bool huge)
+{
+    PrimMap *map = g_new0(PrimMap, 1);
+    int flags = kind == ANON || kind == MEMFD_PRIVATE || kind == FILE_PRIVATE
+                ? MAP_PRIVATE : MAP_SHARED;
+
+    map->page_size = huge ? HUGE_SIZE : base_size();
+    map->len = huge ? 4 * HUGE_SIZE : PAGES * base_size();
+    map->shared = flags == MAP_SHARED;
+    map->fd = -1;
+    if (kind == ANON || kind == SHARED_ANON) {
+        flags |= MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0);
+    } else if (kind == FILE_PRIVATE) {
+        map->fd = disk_file(map->len);
+    } else {
+        map->fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING |
+                                      (huge ? MFD_HUGETLB : 0));
+        if (map->fd < 0 || ftruncate(map->fd, map->len) < 0) {
+            g_free(map);
+            return NULL;
+        }
+    }
+    map->host = mmap(NULL, map->len, PROT_READ | PROT_WRITE, flags, map->fd, 0);
+    if (map->host == MAP_FAILED) {
+        g_free(map);
+        return NULL;
+    }
+    return map;
+}
+
+static void map_free(PrimMap *map)
+{
+    munmap(map->host, map->len);
+    if (map->fd >= 0) {
+        close(map->fd);
+    }
+    g_free(map);
+}
+
+static bool is_zero(const uint8_t *p, size_t len)
+{
+    return !p[0] && !memcmp(p, p + 1, len - 1);
+}
+
+static void test_backing(void)
+{
+    static const struct {
+        Kind kind;
+        PrimBacking backing;
+    } cases[] = {
+        { ANON, PRIM_PRIVATE_ZERO },
+        { MEMFD, PRIM_SHARED_FILE },
+        { MEMFD_PRIVATE, PRIM_PRIVATE_ZERO },
+        { SHARED_ANON, PRIM_SHARED_ANON },
+        /* Empty, but on a disk: its block count proves nothing */
+        { FILE_PRIVATE, PRIM_PRIVATE_FILE },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
+        PrimMap *map = map_new(cases[i].kind, false);
+
+        g_assert_cmpint(prim_backing(map), ==, cases[i].backing);
+        map_free(map);
+    }
+}
+
+static void test_backing_memfd_with_data(void)
+{
+    PrimMap *map = map_new(MEMFD_PRIVATE, false);
+
+    g_assert_cmpint(pwrite(map->fd, "x", 1, 0), ==, 1);
+    g_assert_cmpint(prim_backing(map), ==, PRIM_PRIVATE_FILE);
+    map_free(map);
+}
+
+/*
+ * A fault in a private mapping of tmpfs puts a page into the file as well,
+ * which looks just like a page that somebody has written.
+ */
+static void test_backing_memfd_private_once_touched(void)
+{
+    PrimMap *map = map_new(MEMFD_PRIVATE, false);
+
+    map->host[0] = 1;
+    g_assert_cmpint(prim_backing(map), ==, PRIM_PRIVATE_FILE);
+    map_free(map);
+}
+
+static void test_drop_refuses_private_file(void)
+{
+    PrimMap *map = map_new(FILE_PRIVATE, false);
+
+    memset(map->host, 7, map->len);
+    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==,
+                    -EINVAL);
+    g_assert_cmpint(map->host[0], ==, 7);
+    g_assert_cmpint(map->host[map->len - 1], ==, 7);
+    map_free(map);
+}
+
+static void check_drop(Kind kind, bool huge)
+{
+    PrimMap *map = map_new(kind, huge);
+    size_t page = huge ? HUGE_SIZE : base_size();
+
+    if (!map) {
+        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
+        return;
+    }
+    memset(map->host, 0xa5, map->len);
+    g_assert_cmpint(prim_drop(map, prim_backing(map), page, 2 * page), ==, 0);
+    g_assert_true(is_zero(map->host + page, 2 * page));
+    g_assert_cmpint(map->host[page - 1], ==, 0xa5);
+    g_assert_cmpint(map->host[3 * page], ==, 0xa5);
+    map_free(map);
+}
+
+static void test_drop(gconstpointer kind)
+{
+    check_drop(GPOINTER_TO_INT(kind), false);
+}
+
+static void test_drop_huge(gconstpointer kind)
+{
+    check_drop(GPOINTER_TO_INT(kind), true);
+}
+
+/* Whoever else maps the memory must see the zeros, too */
+static void test_drop_is_seen_by_others(void)
+{
+    PrimMap *map = map_new(MEMFD, false);
+    uint8_t *other = mmap(NULL, map->len, PROT_READ, MAP_SHARED, map->fd, 0);
+
+    g_assert_true(other != MAP_FAILED);
+    memset(map->host, 1, map->len);
+    g_assert_cmpint(other[0], ==, 1);
+    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==, 0);
+    g_assert_true(is_zero(other, map->len));
+    munmap(other, map->len);
+    map_free(map);
+}
+
+static void test_drop_honours_fd_offset(void)
+{
+    PrimMap *map = map_new(MEMFD, false);
+    size_t page = base_size();
+    PrimMap part = *map;
+
+    part.host = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED,
+                     map->fd, 8 * page);
+    part.len = 4 * page;
+    part.fd_offset = 8 * page;
+    memset(map->host, 3, map->len);
+    g_assert_cmpint(prim_drop(&part, prim_backing(&part), page, page), ==, 0);
+    g_assert_true(is_zero(map->host + 9 * page, page));
+    g_assert_cmpint(map->host[9 * page - 1], ==, 3);
+    g_assert_cmpint(map->host[10 * page], ==, 3);
+    g_assert_cmpint(map->host[page], ==, 3);
+    munmap(part.host, part.len);
+    map_free(map);
+}
+
+static void test_drop_reports_refusal(void)
+{
+    PrimMap *map = map_new(MEMFD, false);
+
+    memset(map->host, 9, map->len);
+    g_assert_cmpint(fcntl(map->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
+    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==,
+                    -EPERM);
+    g_assert_cmpint(map->host[0], ==, 9);
+    map_free(map);
+}
+
+static void test_clear(void)
+{
+    g_autofree uint8_t *raw = g_malloc(8192 + 64);
+    uint8_t *buf = raw + 64 - (uintptr_t)raw % 64;
+    GRand *rand = g_rand_new_with_seed(1);
+
+    for (unsigned i = 0; i < 200; i++) {
+        size_t from = g_rand_int_range(rand, 0, 64) * 64;
+        size_t len = g_rand_int_range(rand, 1, 64) * 64;
+
+        memset(buf, 0x5a, 8192);
+        prim_clear(buf + from, len);
+        prim_clear_fence();
+        for (size_t j = 0; j < 8192; j++) {
+            g_assert_cmpint(buf[j], ==,
+                            j >= from && j < from + len ? 0 : 0x5a);
+        }
+    }
+    g_rand_free(rand);
+}
+
+static blkcnt_t blocks(const PrimMap *map)
+{
+    struct stat st;
+
+    g_assert_cmpint(fstat(map->fd, &st), ==, 0);
+    return st.st_blocks;
+}
+
+/* Every page that was written must be found, whatever the query's bounds */
+static void check_data(Kind kind, bool huge)
+{
+    PrimMap *map = map_new(kind, huge);
+    GRand *rand = g_rand_new_with_seed(2);
+    size_t pages, exact = 0;
+    bool written[PAGES] = { false };
+
+    if (!map) {
+        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
+        g_rand_free(rand);
+        return;
+    }
+    pages = map->len / map->page_size;
+    for (unsigned round = 0; round < 300; round++) {
+        size_t from = g_rand_int_range(rand, 0, pages);
+        size_t to = g_rand_int_range(rand, from + 1, pages + 1);
+        bool found[PAGES] = { false };
+        PrimDataIter it;
+        uint64_t start, end, last = from * map->page_size;
+
+        if (round % 10 == 9) {
+            size_t page = g_rand_int_range(rand, 0, pages);
+
+            map->host[page * map->page_size] = 1;
+            written[page] = true;
+        }
+        prim_data_begin(&it, map, prim_backing(map), from * map->page_size,
+                        to * map->page_size);
+        while (prim_data_next(&it, &start, &end)) {
+            g_assert_cmpuint(start, >=, last);
+            g_assert_cmpuint(start, <, end);
+            g_assert_cmpuint(end, <=, to * map->page_size);
+            for (size_t i = start / map->page_size;
+                 i * map->page_size < end; i++) {
+                found[i] = true;
+            }
+            last = end;
+        }
+        prim_data_end(&it);
+        for (size_t i = from; i < to; i++) {
+            g_assert_true(found[i] || !written[i]);
+            exact += found[i] == written[i];
+        }
+        if (kind == MEMFD && !huge && round < 9) {
+            g_assert_cmpint(blocks(map), ==, 0);
+        }
+    }
+    /* Where the kernel tells, nothing but the written pages is reported */
+    if (!huge && (kind == ANON || kind == MEMFD)) {
+        size_t all = 0;
+
+        g_rand_set_seed(rand, 2);
+        for (unsigned round = 0; round < 300; round++) {
+            size_t from = g_rand_int_range(rand, 0, pages);
+
+            all += g_rand_int_range(rand, from + 1, pages + 1) - from;
+            if (round % 10 == 9) {
+                g_rand_int_range(rand, 0, pages);
+            }
+        }
+        g_assert_cmpuint(exact, ==, all);
+    }
+    g_rand_free(rand);
+    map_free(map);
+}
+
+static void test_data(gconstpointer kind)
+{
+    check_data(GPOINTER_TO_INT(kind), false);
+}
+
+static void test_data_huge(gconstpointer kind)
+{
+    check_data(GPOINTER_TO_INT(kind), true);
+}
+
+static void add(const char *name, Kind kind, bool huge)
+{
+    g_autofree char *drop = g_strdup_printf("/prim/drop/%s", name);
+    g_autofree char *data = g_strdup_printf("/prim/data/%s", name);
+
+    if (kind != FILE_PRIVATE && (kind != MEMFD_PRIVATE || huge)) {
+        g_test_add_data_func(drop, GINT_TO_POINTER(kind),
+                             huge ? test_drop_huge : test_drop);
+    }
+    g_test_add_data_func(data, GINT_TO_POINTER(kind),
+                         huge ? test_data_huge : test_data);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/prim/backing/kinds", test_backing);
+    g_test_add_func("/prim/backing/memfd-with-data",
+                    test_backing_memfd_with_data);
+    g_test_add_func("/prim/backing/memfd-private-once-touched",
+                    test_backing_memfd_private_once_touched);
+    g_test_add_func("/prim/clear", test_clear);
+    g_test_add_func("/prim/drop/refuses-private-file",
+                    test_drop_refuses_private_file);
+    g_test_add_func("/prim/drop/is-seen-by-others",
+                    test_drop_is_seen_by_others);
+    g_test_add_func("/prim/drop/honours-fd-offset",
+                    test_drop_honours_fd_offset);
+    g_test_add_func("/prim/drop/reports-refusal", test_drop_reports_refusal);
+    add("anon", ANON, false);
+    add("memfd", MEMFD, false);
+    add("memfd-private", MEMFD_PRIVATE, false);
+    add("shared-anon", SHARED_ANON, false);
+    add("file-private", FILE_PRIVATE, false);
+    add("anon-huge", ANON, true);
+    add("memfd-huge", MEMFD, true);
+    add("memfd-private-huge", MEMFD_PRIVATE, true);
+    return g_test_run();
+}
