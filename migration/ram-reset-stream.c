@@ -19,14 +19,6 @@
 #include "savevm.h"
 #include "ram-reset-stream.h"
 
-/* The low bits of a record's address; part of the stream format */
-#define RECORD_ZERO          0x002
-#define RECORD_MEM_SIZE      0x004
-#define RECORD_PAGE          0x008
-#define RECORD_EOS           0x010
-#define RECORD_CONTINUE      0x020
-#define RECORD_MULTIFD_FLUSH 0x200
-
 #define NAME_SIZE 256
 
 typedef struct RamStream {
@@ -215,22 +207,22 @@ static RamStreamResult stream_ram(RamStream *s)
         if (res != RAM_STREAM_DONE) {
             break;
         }
-        switch (flags & ~RECORD_CONTINUE) {
-        case RECORD_MEM_SIZE:
+        switch (flags & ~RAM_STREAM_CONTINUE) {
+        case RAM_STREAM_MEM_SIZE:
             res = stream_blocks(s, offset);
             break;
-        case RECORD_ZERO:
-        case RECORD_PAGE:
+        case RAM_STREAM_ZERO:
+        case RAM_STREAM_PAGE:
             if (!s->visitor->page) {
                 error_setg(s->errp, "pages come before the RAM blocks");
                 return RAM_STREAM_BAD;
             }
-            res = stream_page(s, offset, flags & RECORD_ZERO,
-                              flags & RECORD_CONTINUE);
+            res = stream_page(s, offset, flags & RAM_STREAM_ZERO,
+                              flags & RAM_STREAM_CONTINUE);
             break;
-        case RECORD_MULTIFD_FLUSH:
+        case RAM_STREAM_MULTIFD_FLUSH:
             break;
-        case RECORD_EOS:
+        case RAM_STREAM_EOS:
             return RAM_STREAM_DONE;
         default:
             error_setg(s->errp, "RAM record with flags 0x%x", flags);

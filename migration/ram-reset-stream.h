@@ -7,6 +7,14 @@
 #ifndef MIGRATION_RAM_RESET_STREAM_H
 #define MIGRATION_RAM_RESET_STREAM_H
 
+/* The low bits of a RAM record's address; part of the stream format */
+#define RAM_STREAM_ZERO          0x002
+#define RAM_STREAM_MEM_SIZE      0x004
+#define RAM_STREAM_PAGE          0x008
+#define RAM_STREAM_EOS           0x010
+#define RAM_STREAM_CONTINUE      0x020
+#define RAM_STREAM_MULTIFD_FLUSH 0x200
+
 /**
  * RamStreamVisitor: what to do with the parts of a stream
  *

@@ -41,6 +41,24 @@ void ram_reset_load_reverted(void);
  */
 void ram_reset_load_begin(BlockDriverState *bs);
 
+void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr);
+
+/**
+ * ram_reset_load_zeros: do a run of zero records in one go
+ *
+ * @f: the stream, just behind a zero record
+ * @addr: the address in that record
+ *
+ * Takes in the records that follow for as long as each is for the next page
+ * of the same RAM block, and that page is known to be zero.
+ */
+static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
+{
+    if (unlikely(ram_reset_running)) {
+        ram_reset_do_load_zeros(f, addr);
+    }
+}
+
 /**
  * ram_reset_load_ram_done: a section of RAM has been loaded
  *

@@ -110,13 +110,22 @@ bool ram_reset_claims(RAMBlock *rb);
  */
 void ram_reset_begin(bool (*ignored)(RAMBlock *rb));
 
+/* True from ram_reset_begin() to ram_reset_finish(), if any object exists */
+extern bool ram_reset_running;
+
+bool ram_reset_do_known_zero(const void *host, size_t size);
+void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero);
+
 /**
  * ram_reset_known_zero: whether [@host, @host + @size) reads as zero
  *
  * False unless it is certain; always false outside begin and finish.
  * Memory for which the answer is true has not been touched to find out.
  */
-bool ram_reset_known_zero(const void *host, size_t size);
+static inline bool ram_reset_known_zero(const void *host, size_t size)
+{
+    return unlikely(ram_reset_running) && ram_reset_do_known_zero(host, size);
+}
 
 /**
  * ram_reset_page_loaded: the caller writes a target page, or finds it zero
@@ -126,7 +135,21 @@ bool ram_reset_known_zero(const void *host, size_t size);
  * @zero: the page is to be zero (it is counted); otherwise it is about to
  *     be written and is known zero no longer
  */
-void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero);
+static inline void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset,
+                                         bool zero)
+{
+    if (unlikely(ram_reset_running)) {
+        ram_reset_do_page_loaded(rb, offset, zero);
+    }
+}
+
+/**
+ * ram_reset_skip_page: count a target page that is to be zero, if it is
+ *
+ * Returns: whether the page is known to be zero, so that there is nothing to
+ * do.  If it is not, ram_reset_page_loaded() is still to be called.
+ */
+bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset);
 
 /**
  * ram_reset_foreach_data: walk over what may hold bytes other than zero

@@ -17,8 +17,9 @@ static struct {
     RamResetBlock *blocks;
     unsigned nr_blocks;
     unsigned last;              /* where the last lookup ended */
-    bool begun;
 } reset;
+
+bool ram_reset_running;
 
 static uint64_t fallbacks;
 
@@ -192,7 +193,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
             begin_block(blk);
         }
     }
-    reset.begun = reset.nr_blocks > 0;
+    ram_reset_running = true;
 }
 
 /* Records come block by block, so the search starts where the last ended */
@@ -212,31 +213,40 @@ static RamResetBlock *lookup(RAMBlock *rb, const uint8_t *host)
     return NULL;
 }
 
-bool ram_reset_known_zero(const void *host, size_t size)
+bool ram_reset_do_known_zero(const void *host, size_t size)
 {
-    RamResetBlock *blk = reset.begun ? lookup(NULL, host) : NULL;
+    RamResetBlock *blk = lookup(NULL, host);
 
     return blk && blk->known &&
            zeromap_known(blk->known, (uint8_t *)host - blk->map.host, size);
 }
 
-void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
+bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset)
 {
-    RamResetBlock *blk = reset.begun ? lookup(rb, NULL) : NULL;
-    size_t size = qemu_target_page_size();
+    RamResetBlock *blk = lookup(rb, NULL);
 
-    if (!blk) {
+    if (!blk || !blk->known ||
+        !zeromap_known(blk->known, offset, qemu_target_page_size())) {
+        return false;
+    }
+    blk->info->skipped_pages++;
+    return true;
+}
+
+void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
+{
+    RamResetBlock *blk = lookup(rb, NULL);
+
+    if (!blk || (zero && ram_reset_skip_page(rb, offset))) {
         return;
     }
-    if (!zero) {
-        blk->info->copied_pages++;
-        if (blk->known) {
-            zeromap_forget(blk->known, offset, size);
-        }
-    } else if (blk->known && zeromap_known(blk->known, offset, size)) {
-        blk->info->skipped_pages++;
-    } else {
+    if (zero) {
         blk->info->checked_pages++;
+        return;
+    }
+    blk->info->copied_pages++;
+    if (blk->known) {
+        zeromap_forget(blk->known, offset, qemu_target_page_size());
     }
 }
 
@@ -268,6 +278,7 @@ RamResetBlockInfoList *ram_reset_finish(void)
     }
     g_free(reset.blocks);
     memset(&reset, 0, sizeof(reset));
+    ram_reset_running = false;
     return list;
 }
 

@@ -1,0 +1,22 @@
+/*
+ * RAM reset: loading snapshots with and without a ram-reset object
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "ram-reset/framework.h"
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    if (!have_qemu_img()) {
+        g_test_message("QTEST_QEMU_IMG is not set, or is no qemu-img");
+        return g_test_run();
+    }
+    add_roundtrip_tests();
+    add_rules_tests();
+    add_start_tests();
+    add_timing_tests();
+    return g_test_run();
+}

@@ -1,0 +1,358 @@
+/*
+ * What the RAM reset tests share: a machine to load snapshots in
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <sys/prctl.h>
+#include "qemu/cutils.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "qobject/qlist.h"
+#include "framework.h"
+
+#define PAGE (4 * KiB)
+
+const char *mem_name(MemKind kind)
+{
+    static const char *const names[MEM__MAX] = {
+        "anon", "thp", "memfd", "hugetlb", "private-file",
+    };
+
+    return names[kind];
+}
+
+static uint64_t hugepages_free(void)
+{
+    g_autofree char *text = NULL;
+
+    if (!g_file_get_contents("/sys/kernel/mm/hugepages/hugepages-2048kB/"
+                             "free_hugepages", &text, NULL, NULL)) {
+        return 0;
+    }
+    return g_ascii_strtoull(text, NULL, 10);
+}
+
+const char *mem_missing(MemKind kind)
+{
+    g_autofree char *thp = NULL;
+
+    switch (kind) {
+    case MEM_THP:
+        if (!g_file_get_contents("/sys/kernel/mm/transparent_hugepage/enabled",
+                                 &thp, NULL, NULL) || strstr(thp, "[never]")) {
+            return "transparent hugepages are off on this host";
+        }
+        return NULL;
+    case MEM_HUGETLB:
+        return hugepages_free() < 64 ? "fewer than 64 hugepages of 2 MiB are "
+                                       "free, raise vm.nr_hugepages" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static char *temp_name(const char *suffix)
+{
+    static unsigned count;
+
+    return g_strdup_printf("%s/ram-reset-test-%d-%u.%s", g_get_tmp_dir(),
+                           getpid(), count++, suffix);
+}
+
+/* Bytes that must never show up in the guest, as they were never in it */
+static char *make_ram_file(uint64_t size)
+{
+    char *name = temp_name("ram");
+    g_autofree char *junk = g_malloc(size);
+
+    memset(junk, 0xee, size);
+    g_assert_true(g_file_set_contents(name, junk, size, NULL));
+    return name;
+}
+
+static char *backend(const Vm *vm, MemKind kind)
+{
+    switch (kind) {
+    case MEM_ANON:
+    case MEM_THP:
+        return g_strdup("memory-backend-ram");
+    case MEM_MEMFD:
+        return g_strdup("memory-backend-memfd,share=on");
+    case MEM_HUGETLB:
+        return g_strdup("memory-backend-memfd,share=on,hugetlb=on,"
+                        "hugetlbsize=2M");
+    case MEM_FILE:
+        return g_strdup_printf("memory-backend-file,share=off,mem-path=%s",
+                               vm->ram_file);
+    default:
+        g_assert_not_reached();
+    }
+}
+
+static char *firmware_args(void)
+{
+    const char *dir = getenv("RAM_RESET_FIRMWARE");
+
+    return dir ? g_strdup_printf("-L %s", dir) : g_strdup("");
+}
+
+void vm_run(Vm *vm, MemKind kind, uint64_t size, const char *extra)
+{
+    g_autofree char *mem = backend(vm, kind);
+    g_autofree char *firmware = firmware_args();
+    g_autofree char *text = NULL;
+    g_autofree char *proc = NULL;
+    const char *hva;
+
+    vm->size = size;
+    /* Inherited by QEMU, which itself always asks for hugepages */
+    prctl(PR_SET_THP_DISABLE, kind != MEM_THP, 0, 0, 0);
+    vm->qts = qtest_initf("%s -M pc -nodefaults -m %" PRIu64 "k "
+                          "-object %s,id=ram,size=%" PRIu64 "k "
+                          "-machine memory-backend=ram "
+                          "-drive if=none,id=d0,format=qcow2,file=%s %s",
+                          firmware, size / KiB, mem, size / KiB, vm->disk,
+                          extra);
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+
+    text = qtest_hmp(vm->qts, "gpa2hva 0");
+    hva = strstr(text, " is 0x");
+    g_assert_nonnull(hva);
+    vm->hva = g_ascii_strtoull(hva + strlen(" is "), NULL, 0);
+    proc = g_strdup_printf("/proc/%d/mem", qtest_pid(vm->qts));
+    vm->mem = open(proc, O_RDONLY);
+    g_assert_cmpint(vm->mem, >=, 0);
+}
+
+Vm *vm_start(MemKind kind, uint64_t size, const char *extra)
+{
+    Vm *vm = g_new0(Vm, 1);
+
+    vm->disk = temp_name("qcow2");
+    g_assert_true(mkimg(vm->disk, "qcow2", 64));
+    if (kind == MEM_FILE) {
+        vm->ram_file = make_ram_file(size);
+    }
+    vm_run(vm, kind, size, extra);
+    return vm;
+}
+
+void vm_stop(Vm *vm)
+{
+    close(vm->mem);
+    qtest_quit(vm->qts);
+}
+
+static void qemu_img(const char *fmt, ...)
+{
+    g_autofree char *args = NULL, *line = NULL, *out = NULL, *err = NULL;
+    int status;
+    va_list ap;
+
+    va_start(ap, fmt);
+    args = g_strdup_vprintf(fmt, ap);
+    va_end(ap);
+    line = g_strdup_printf("%s %s", getenv("QTEST_QEMU_IMG"), args);
+    g_assert_true(g_spawn_command_line_sync(line, &out, &err, &status, NULL));
+    g_assert_cmpstr(err, ==, "");
+    g_assert_cmpint(status, ==, 0);
+}
+
+void disk_write(Vm *vm, uint8_t byte)
+{
+    qemu_img("bench -w -f qcow2 -c 1 -d 1 -s 64k --pattern=%u %s", byte,
+             vm->disk);
+}
+
+uint8_t disk_read(Vm *vm)
+{
+    g_autofree char *raw = temp_name("raw");
+    g_autofree char *content = NULL;
+
+    qemu_img("convert -f qcow2 -O raw %s %s", vm->disk, raw);
+    g_assert_true(g_file_get_contents(raw, &content, NULL, NULL));
+    unlink(raw);
+    g_assert_cmpint(memcmp(content, content + 1, 64 * KiB - 1), ==, 0);
+    return content[0];
+}
+
+void vm_end(Vm *vm)
+{
+    vm_stop(vm);
+    unlink(vm->disk);
+    g_free(vm->disk);
+    if (vm->ram_file) {
+        unlink(vm->ram_file);
+        g_free(vm->ram_file);
+    }
+    g_free(vm);
+}
+
+char *vm_object(const char *strategy, const char *props)
+{
+    return strategy ? g_strdup_printf("-object ram-reset-%s,id=rr0%s",
+                                      strategy, props) : g_strdup("");
+}
+
+static void hmp_ok(Vm *vm, const char *command, const char *tag)
+{
+    g_autofree char *text = qtest_hmp(vm->qts, "%s %s", command, tag);
+
+    g_assert_cmpstr(text, ==, "");
+}
+
+void vm_save(Vm *vm, const char *tag)
+{
+    hmp_ok(vm, "savevm", tag);
+}
+
+void vm_load(Vm *vm, const char *tag)
+{
+    hmp_ok(vm, "loadvm", tag);
+}
+
+void vm_load_says(Vm *vm, const char *tag, const char *message)
+{
+    g_autofree char *text = qtest_hmp(vm->qts, "loadvm %s", tag);
+
+    if (!strstr(text, message)) {
+        g_test_message("loadvm said: %s", text);
+    }
+    g_assert_nonnull(strstr(text, message));
+}
+
+void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte)
+{
+    qtest_memset(vm->qts, addr, byte, len);
+}
+
+void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len)
+{
+    g_autofree uint32_t *buf = g_malloc(len);
+
+    for (uint64_t i = 0; i < len / sizeof(*buf); i++) {
+        buf[i] = g_rand_int(rand);
+    }
+    qtest_bufwrite(vm->qts, addr, buf, len);
+}
+
+uint8_t *vm_content(Vm *vm)
+{
+    uint8_t *content = g_malloc(vm->size);
+    uint64_t done = 0;
+
+    while (done < vm->size) {
+        ssize_t n = pread(vm->mem, content + done, vm->size - done,
+                          vm->hva + done);
+
+        g_assert_cmpint(n, >, 0);
+        done += n;
+    }
+    return content;
+}
+
+void vm_assert_content(Vm *vm, const uint8_t *expected)
+{
+    g_autofree uint8_t *content = vm_content(vm);
+    uint64_t i = 0;
+
+    if (!memcmp(content, expected, vm->size)) {
+        return;
+    }
+    while (content[i] == expected[i]) {
+        i++;
+    }
+    g_test_message("RAM at 0x%" PRIx64 " is %02x, should be %02x", i,
+                   content[i], expected[i]);
+    g_assert_not_reached();
+}
+
+uint64_t pages_with_data(const uint8_t *content, uint64_t size)
+{
+    uint64_t pages = 0;
+
+    for (uint64_t i = 0; i < size; i += PAGE) {
+        pages += !buffer_is_zero(content + i, PAGE);
+    }
+    return pages;
+}
+
+QDict *vm_query(Vm *vm)
+{
+    return qtest_qmp_assert_success_ref(vm->qts,
+                                        "{'execute': 'query-ram-reset'}");
+}
+
+QDict *vm_query_block(Vm *vm, const char *name)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+    QList *blocks = qdict_get_qlist(qdict_get_qdict(info, "last-load"),
+                                    "blocks");
+    QListEntry *e;
+
+    QLIST_FOREACH_ENTRY(blocks, e) {
+        QDict *block = qobject_to(QDict, qlist_entry_obj(e));
+
+        if (!strcmp(qdict_get_str(block, "name"), name)) {
+            return qobject_ref(block);
+        }
+    }
+    return NULL;
+}
+
+/* The number behind "@field:" in @text, which must be there */
+static uint64_t kib_field(const char *text, const char *field)
+{
+    g_autofree char *key = g_strdup_printf("\n%s:", field);
+    const char *at = strstr(text, key);
+
+    g_assert_nonnull(at);
+    return g_ascii_strtoull(at + strlen(key), NULL, 10);
+}
+
+uint64_t vm_status_kib(Vm *vm, const char *field)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/status",
+                                            qtest_pid(vm->qts));
+    g_autofree char *text = NULL;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    return kib_field(text, field);
+}
+
+uint64_t vm_smaps_kib(Vm *vm, const char *field)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/smaps",
+                                            qtest_pid(vm->qts));
+    g_autofree char *start = g_strdup_printf("\n%" PRIx64 "-", vm->hva);
+    g_autofree char *text = NULL;
+    const char *entry;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    entry = strstr(text, start);
+    g_assert_nonnull(entry);
+    return kib_field(entry, field);
+}
+
+void assert_no_start(const char *args, const char *object,
+                     const char *message)
+{
+    g_autofree char *firmware = firmware_args();
+    g_autofree char *line = NULL;
+    g_autofree char *err = NULL;
+    int status;
+
+    line = g_strdup_printf("%s -accel qtest -M pc -nodefaults -display none "
+                           "%s %s", getenv("QTEST_QEMU_BINARY"), firmware,
+                           args);
+    g_assert_true(g_spawn_command_line_sync(line, NULL, &err, &status, NULL));
+    if (!strstr(err, object) || !strstr(err, message)) {
+        g_test_message("QEMU said: %s", err);
+    }
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 1);
+    g_assert_nonnull(strstr(err, object));
+    g_assert_nonnull(strstr(err, message));
+}

@@ -1,0 +1,95 @@
+/*
+ * What the RAM reset tests share: a machine to load snapshots in
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_FRAMEWORK_H
+#define RAM_RESET_FRAMEWORK_H
+
+#include "libqtest.h"
+
+/* Kinds of guest RAM.  The names appear in the tests' paths. */
+typedef enum MemKind {
+    MEM_ANON,           /* private, small pages only */
+    MEM_THP,            /* private, transparent hugepages */
+    MEM_MEMFD,          /* shared memfd */
+    MEM_HUGETLB,        /* shared memfd of 2 MiB pages */
+    MEM_FILE,           /* private mapping of a file that is full of data */
+    MEM__MAX
+} MemKind;
+
+const char *mem_name(MemKind kind);
+
+/* Why this host has no such memory; NULL if it has */
+const char *mem_missing(MemKind kind);
+
+/*
+ * A pc machine with a qcow2 disk, under -accel qtest.  RAM is the backend
+ * "ram", whose whole content is read through the process's own memory: what
+ * the guest cannot see because ROM covers it counts as well.
+ */
+typedef struct Vm {
+    QTestState *qts;
+    char *disk;
+    char *ram_file;     /* MEM_FILE only */
+    uint64_t size;
+    uint64_t hva;
+    int mem;            /* /proc/PID/mem */
+} Vm;
+
+/* @extra: more of the command line, or "" */
+Vm *vm_start(MemKind kind, uint64_t size, const char *extra);
+
+/* End QEMU, keep the disk and the RAM file; start it again with those */
+void vm_stop(Vm *vm);
+void vm_run(Vm *vm, MemKind kind, uint64_t size, const char *extra);
+
+/* While QEMU is stopped: what the disk's first 64 KiB are full of */
+void disk_write(Vm *vm, uint8_t byte);
+uint8_t disk_read(Vm *vm);
+
+void vm_end(Vm *vm);
+
+/* The object under test: "ram-reset-@strategy"; "" for NULL */
+char *vm_object(const char *strategy, const char *props);
+
+/* HMP savevm and loadvm, which must succeed */
+void vm_save(Vm *vm, const char *tag);
+void vm_load(Vm *vm, const char *tag);
+
+/* HMP loadvm, which must complain, with @message in what it says */
+void vm_load_says(Vm *vm, const char *tag, const char *message);
+
+/* Guest writes: any range of RAM that no ROM covers, [0, 640K) or above 1M */
+void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte);
+void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len);
+
+/* All of RAM; the caller frees it */
+uint8_t *vm_content(Vm *vm);
+void vm_assert_content(Vm *vm, const uint8_t *expected);
+
+/* How many 4 KiB pages are not zero */
+uint64_t pages_with_data(const uint8_t *content, uint64_t size);
+
+/* query-ram-reset; the block's part of its last-load */
+QDict *vm_query(Vm *vm);
+QDict *vm_query_block(Vm *vm, const char *name);
+
+/* From /proc/PID/status or the smaps entry of RAM, in KiB */
+uint64_t vm_status_kib(Vm *vm, const char *field);
+uint64_t vm_smaps_kib(Vm *vm, const char *field);
+
+/*
+ * QEMU must not start with @args, say @message and name @object; it must
+ * exit with status 1 rather than crash.
+ */
+void assert_no_start(const char *args, const char *object,
+                     const char *message);
+
+void add_roundtrip_tests(void);
+void add_rules_tests(void);
+void add_start_tests(void);
+void add_timing_tests(void);
+
+#endif

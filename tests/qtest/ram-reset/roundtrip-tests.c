@@ -1,0 +1,250 @@
+/*
+ * RAM reset: after any load, every byte of RAM is the snapshot's
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "framework.h"
+
+#define SIZE     (16 * MiB)
+#define PAGE     (4 * KiB)
+#define LOW_END  (640 * KiB)
+#define HIGH     (1 * MiB)
+
+typedef struct Case {
+    const char *strategy;       /* NULL: no object */
+    MemKind kind;
+} Case;
+
+/* Where a guest may write: not below the ROMs between 640 KiB and 1 MiB */
+static uint64_t random_page(GRand *rand)
+{
+    uint64_t page = g_rand_int_range(rand, 0, SIZE / PAGE);
+
+    return page * PAGE >= LOW_END && page * PAGE < HIGH ? HIGH : page * PAGE;
+}
+
+/* Fill, clear and write single bytes, here and there */
+static void scribble(Vm *vm, GRand *rand, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        uint64_t addr = random_page(rand);
+
+        switch (g_rand_int_range(rand, 0, 4)) {
+        case 0:
+            vm_fill(vm, addr, PAGE, 0);
+            break;
+        case 1:
+            vm_fill(vm, addr + g_rand_int_range(rand, 0, PAGE), 1, 0xff);
+            break;
+        default:
+            vm_random(vm, rand, addr, PAGE);
+        }
+    }
+}
+
+/* Not one page is left as it was */
+static void poison(Vm *vm, uint8_t byte)
+{
+    vm_fill(vm, 0, LOW_END, byte);
+    vm_fill(vm, HIGH, SIZE - HIGH, byte);
+}
+
+static const char *expected_strategy(const Case *c)
+{
+    /* Dropped pages of a private file mapping would show the file */
+    return c->kind == MEM_FILE ? "memset" : c->strategy;
+}
+
+/* Counters are exact, whatever the time it took */
+static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
+                           const uint8_t *after)
+{
+    g_autoptr(QDict) block = vm_query_block(vm, "ram");
+    uint64_t stored = pages_with_data(after, SIZE);
+
+    if (!c->strategy) {
+        g_assert_null(block);
+        return;
+    }
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==,
+                    expected_strategy(c));
+    g_assert_cmpstr(qdict_get_str(block, "object"), ==, "rr0");
+    g_assert_false(qdict_get_bool(block, "fallback"));
+    g_assert_cmpuint(qdict_get_int(block, "size"), ==, SIZE);
+    g_assert_cmpuint(qdict_get_int(block, "page-size"), ==,
+                     c->kind == MEM_HUGETLB ? 2 * MiB : PAGE);
+    g_assert_cmpuint(qdict_get_int(block, "copied-pages"), ==, stored);
+    g_assert_cmpuint(qdict_get_int(block, "skipped-pages"), ==,
+                     SIZE / PAGE - stored);
+    g_assert_cmpuint(qdict_get_int(block, "checked-pages"), ==, 0);
+    g_assert_cmpuint(qdict_get_int(block, "zeroed-pages"), ==,
+                     strcmp(expected_strategy(c), "memset")
+                     ? SIZE / PAGE : pages_with_data(before, SIZE));
+    g_assert_cmpuint(qdict_get_int(block, "zeroed-bytes"), ==,
+                     qdict_get_int(block, "zeroed-pages") * PAGE);
+}
+
+static void load_and_check(Vm *vm, const Case *c, const char *tag,
+                           const uint8_t *expected)
+{
+    g_autofree uint8_t *before = vm_content(vm);
+
+    vm_load(vm, tag);
+    vm_assert_content(vm, expected);
+    check_counters(vm, c, before, expected);
+}
+
+static bool skip_missing(MemKind kind)
+{
+    const char *missing = mem_missing(kind);
+
+    if (missing) {
+        g_test_skip(missing);
+    }
+    return missing;
+}
+
+static void test_round_trip(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = vm_object(c->strategy, "");
+    g_autofree uint8_t *first = NULL, *second = NULL;
+    GRand *rand;
+    Vm *vm;
+
+    if (skip_missing(c->kind)) {
+        return;
+    }
+    rand = g_rand_new_with_seed(4);
+    vm = vm_start(c->kind, SIZE, object);
+
+    /* Dirtied before the save */
+    poison(vm, 0);
+    scribble(vm, rand, 500);
+    vm_save(vm, "first");
+    first = vm_content(vm);
+    g_assert_cmpuint(pages_with_data(first, SIZE), >, 100);
+    if (c->kind == MEM_THP) {
+        g_assert_cmpuint(vm_smaps_kib(vm, "AnonHugePages"), >, 0);
+    }
+
+    /* Nothing dirtied, a little, all of it */
+    load_and_check(vm, c, "first", first);
+    scribble(vm, rand, 500);
+    load_and_check(vm, c, "first", first);
+    poison(vm, 0xa5);
+    load_and_check(vm, c, "first", first);
+
+    /* Dirtied across two loads, between two snapshots */
+    scribble(vm, rand, 1000);
+    vm_save(vm, "second");
+    second = vm_content(vm);
+    g_assert_cmpint(memcmp(first, second, SIZE), !=, 0);
+    load_and_check(vm, c, "first", first);
+    load_and_check(vm, c, "second", second);
+    poison(vm, 0x5a);
+    load_and_check(vm, c, "second", second);
+    load_and_check(vm, c, "first", first);
+
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+/* The file behind a private mapping is somebody else's */
+static void test_private_file_is_not_changed(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = vm_object(c->strategy, "");
+    g_autofree char *was = NULL, *is = NULL;
+    Vm *vm = vm_start(MEM_FILE, SIZE, object);
+
+    g_assert_true(g_file_get_contents(vm->ram_file, &was, NULL, NULL));
+    vm_save(vm, "first");
+    poison(vm, 1);
+    vm_load(vm, "first");
+    g_assert_true(g_file_get_contents(vm->ram_file, &is, NULL, NULL));
+    g_assert_cmpint(memcmp(was, is, SIZE), ==, 0);
+    vm_end(vm);
+}
+
+typedef enum Step { WRITE, SAVE, LOAD, NR_STEPS } Step;
+
+/* Any sequence of writes, saves and loads, against a model of RAM */
+static void test_random_sequence(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = vm_object(c->strategy, ",verify=on");
+    uint8_t *models[3] = { NULL };
+    guint32 seed = g_test_rand_int();
+    GRand *rand;
+    Vm *vm;
+
+    if (skip_missing(c->kind)) {
+        return;
+    }
+    g_test_message("seed %u", seed);
+    rand = g_rand_new_with_seed(seed);
+    vm = vm_start(c->kind, SIZE, object);
+    poison(vm, 0);
+
+    for (unsigned i = 0; i < 30; i++) {
+        unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
+        g_autofree char *tag = g_strdup_printf("slot%u", slot);
+
+        switch (g_rand_int_range(rand, 0, NR_STEPS)) {
+        case WRITE:
+            if (g_rand_boolean(rand)) {
+                scribble(vm, rand, 100);
+            } else {
+                poison(vm, g_rand_int_range(rand, 0, 256));
+            }
+            break;
+        case SAVE:
+            vm_save(vm, tag);
+            g_free(models[slot]);
+            models[slot] = vm_content(vm);
+            break;
+        case LOAD:
+            if (models[slot]) {
+                load_and_check(vm, c, tag, models[slot]);
+            }
+            break;
+        }
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(models); i++) {
+        g_free(models[i]);
+    }
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+static void add(const char *test, const Case *c, void (*func)(const void *))
+{
+    g_autofree char *path = g_strdup_printf("ram-reset/%s/%s/%s", test,
+                                            c->strategy ?: "none",
+                                            mem_name(c->kind));
+
+    qtest_add_data_func(path, c, func);
+}
+
+void add_roundtrip_tests(void)
+{
+    static const char *const strategies[] = { NULL, "memset", "madvise" };
+    static Case cases[G_N_ELEMENTS(strategies)][MEM__MAX];
+
+    for (unsigned s = 0; s < G_N_ELEMENTS(strategies); s++) {
+        for (unsigned k = 0; k < MEM__MAX; k++) {
+            cases[s][k] = (Case) { strategies[s], k };
+            add("round-trip", &cases[s][k], test_round_trip);
+            if (strategies[s]) {
+                add("random-sequence", &cases[s][k], test_random_sequence);
+            }
+        }
+        add("private-file-is-not-changed", &cases[s][MEM_FILE],
+            test_private_file_is_not_changed);
+    }
+}

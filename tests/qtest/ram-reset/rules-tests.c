@@ -1,0 +1,325 @@
+/*
+ * RAM reset: what must not be touched, and what must not go wrong
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <sys/mman.h>
+#include "qemu/atomic.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "framework.h"
+
+#define SIZE (16 * MiB)
+#define HIGH (1 * MiB)
+
+static char *temp_file(const char *suffix)
+{
+    return g_strdup_printf("%s/ram-reset-rules-%d.%s", g_get_tmp_dir(),
+                           getpid(), suffix);
+}
+
+static uint64_t counter(Vm *vm, const char *name)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+
+    return qdict_get_int(info, name);
+}
+
+/* A fuzzer writes its input into such a block before the load */
+static void test_ignore_shared_block_is_not_touched(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    g_autofree char *file = temp_file("shared");
+    g_autofree char *extra =
+        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
+                        "-object memory-backend-file,id=input,size=8m,"
+                        "share=on,mem-path=%s "
+                        "-device pc-dimm,memdev=input,id=dimm0",
+                        object, file);
+    uint8_t buf[2] = { 0x11, 0x22 };
+    QDict *block;
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+    int fd;
+
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate-set-capabilities', 'arguments': {"
+        " 'capabilities': [{'capability': 'x-ignore-shared',"
+        " 'state': true}]}}");
+    fd = open(file, O_RDWR);
+    g_assert_cmpint(fd, >=, 0);
+    g_assert_cmpint(pwrite(fd, buf, 1, 4096), ==, 1);
+    vm_fill(vm, HIGH, MiB, 1);
+    vm_save(vm, "clean");
+    vm_fill(vm, HIGH, MiB, 2);
+    g_assert_cmpint(pwrite(fd, buf + 1, 1, 4096), ==, 1);
+    vm_load(vm, "clean");
+
+    g_assert_cmpint(pread(fd, buf, 1, 4096), ==, 1);
+    g_assert_cmphex(buf[0], ==, 0x22);
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
+    block = vm_query_block(vm, "input");
+    g_assert_false(qdict_haskey(block, "strategy"));
+    g_assert_nonnull(strstr(qdict_get_str(block, "reason"),
+                            "x-ignore-shared"));
+    qobject_unref(block);
+    close(fd);
+    unlink(file);
+    vm_end(vm);
+}
+
+static void test_rom_is_left_to_the_snapshot(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, ",verify=on");
+    g_autofree char *before = g_malloc(64 * KiB);
+    g_autofree char *after = g_malloc(64 * KiB);
+    Vm *vm = vm_start(MEM_ANON, SIZE, object);
+    QDict *block;
+
+    qtest_memread(vm->qts, 0xf0000, before, 64 * KiB);
+    g_assert_false(before[64 * KiB - 16] == 0);
+    vm_save(vm, "clean");
+    vm_load(vm, "clean");
+    qtest_memread(vm->qts, 0xf0000, after, 64 * KiB);
+    g_assert_cmpint(memcmp(before, after, 64 * KiB), ==, 0);
+
+    block = vm_query_block(vm, "pc.bios");
+    g_assert_nonnull(block);
+    g_assert_false(qdict_haskey(block, "strategy"));
+    g_assert_cmpuint(qdict_get_int(block, "zeroed-bytes"), ==, 0);
+    g_assert_nonnull(strstr(qdict_get_str(block, "reason"), "read-only"));
+    qobject_unref(block);
+    vm_end(vm);
+}
+
+static void test_other_ram_size_is_refused(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    g_autofree uint8_t *content = NULL;
+    Vm *vm = vm_start(MEM_ANON, 2 * SIZE, "");
+
+    vm_stop(vm);
+    disk_write(vm, 0x11);
+    vm_run(vm, MEM_ANON, 2 * SIZE, object);
+    vm_save(vm, "big");
+    vm_stop(vm);
+    disk_write(vm, 0x22);
+
+    vm_run(vm, MEM_ANON, SIZE, object);
+    vm_fill(vm, HIGH, SIZE - HIGH, 0x33);
+    content = vm_content(vm);
+    vm_load_says(vm, "big", "Snapshot 'big' does not fit, nothing has been "
+                            "changed: RAM block 'ram' has 33554432 bytes");
+    vm_assert_content(vm, content);
+    g_assert_cmpuint(counter(vm, "failed-loads"), ==, 0);
+
+    /* It is as good as ever */
+    vm_save(vm, "small");
+    vm_fill(vm, HIGH, SIZE - HIGH, 0x44);
+    vm_load(vm, "small");
+    vm_assert_content(vm, content);
+    vm_stop(vm);
+    g_assert_cmphex(disk_read(vm), ==, 0x22);
+
+    /* The snapshot does have another disk */
+    vm_run(vm, MEM_ANON, 2 * SIZE, object);
+    vm_load(vm, "big");
+    vm_stop(vm);
+    g_assert_cmphex(disk_read(vm), ==, 0x11);
+    vm_run(vm, MEM_ANON, SIZE, "");
+    vm_end(vm);
+}
+
+static void test_missing_ram_is_refused(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    g_autofree char *extra =
+        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
+                        "-object memory-backend-ram,id=more,size=8m", object);
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+
+    vm_save(vm, "without");
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm',"
+        " 'memdev': 'more', 'id': 'dimm0'}}");
+    vm_load_says(vm, "without", "this machine has RAM block 'more'");
+    vm_end(vm);
+}
+
+static void test_postcopy_is_refused(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    Vm *vm = vm_start(MEM_ANON, SIZE, object);
+
+    vm_save(vm, "clean");
+    vm_fill(vm, HIGH, MiB, 1);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate-set-capabilities', 'arguments': {"
+        " 'capabilities': [{'capability': 'postcopy-ram',"
+        " 'state': true}]}}");
+    vm_load_says(vm, "clean", "nothing has been changed: migration "
+                              "capability 'postcopy-ram' is on");
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
+    vm_end(vm);
+}
+
+static uint64_t resident_kib(Vm *vm)
+{
+    return vm_status_kib(vm, "RssAnon");
+}
+
+/* What was allocated up-front on purpose must not be given back */
+static void test_prealloc_stays_allocated(void)
+{
+    g_autofree char *object = vm_object("madvise", ",memdev=more");
+    g_autofree char *extra =
+        g_strdup_printf("%s -m 16m,maxmem=1g,slots=1 "
+                        "-object memory-backend-ram,id=more,size=64m,"
+                        "prealloc=on -device pc-dimm,memdev=more,id=dimm0",
+                        object);
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+    QDict *block;
+
+    vm_save(vm, "clean");
+    vm_fill(vm, 4 * GiB, MiB, 1);
+    g_assert_cmpuint(resident_kib(vm), >=, 64 * KiB);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, 4 * GiB), ==, 0);
+    g_assert_cmpuint(resident_kib(vm), >=, 64 * KiB);
+    block = vm_query_block(vm, "more");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "memset");
+    g_assert_nonnull(strstr(qdict_get_str(block, "reason"), "prealloc=on"));
+    g_assert_false(qdict_get_bool(block, "fallback"));
+    qobject_unref(block);
+    vm_end(vm);
+}
+
+/* The memory's owner forbids punching holes after QEMU has mapped it */
+static void test_failing_strategy_falls_back(void)
+{
+    g_autofree char *object = vm_object("madvise", ",memdev=sealed");
+    g_autofree char *extra = NULL;
+    uint8_t byte = 0;
+    QDict *block;
+    int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    Vm *vm;
+
+    g_assert_cmpint(fd, >=, 0);
+    g_assert_cmpint(ftruncate(fd, 8 * MiB), ==, 0);
+    extra = g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
+                            "-object memory-backend-file,id=sealed,size=8m,"
+                            "share=on,mem-path=/proc/%d/fd/%d "
+                            "-device pc-dimm,memdev=sealed,id=dimm0",
+                            object, getpid(), fd);
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    g_assert_cmpint(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
+
+    vm_save(vm, "clean");
+    for (unsigned i = 1; i <= 3; i++) {
+        vm_fill(vm, 4 * GiB, 8 * MiB, i);
+        g_assert_cmpint(pread(fd, &byte, 1, 12345), ==, 1);
+        g_assert_cmphex(byte, ==, i);
+        if (i == 1) {
+            vm_load_says(vm, "clean", "warning: ram-reset-madvise 'rr0': "
+                                      "could not reset RAM block 'sealed'");
+        } else {
+            vm_load(vm, "clean");
+        }
+        for (unsigned at = 0; at < 8 * MiB; at += 4095) {
+            g_assert_cmpint(pread(fd, &byte, 1, at), ==, 1);
+            g_assert_cmphex(byte, ==, 0);
+        }
+        g_assert_cmpuint(counter(vm, "fallbacks"), ==, i);
+    }
+    block = vm_query_block(vm, "sealed");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "memset");
+    g_assert_true(qdict_get_bool(block, "fallback"));
+    g_assert_cmpstr(qdict_get_str(block, "reason"), ==,
+                    "madvise failed: Operation not permitted");
+    qobject_unref(block);
+    close(fd);
+    vm_end(vm);
+}
+
+typedef struct Writer {
+    uint8_t *at;
+    bool stop;
+} Writer;
+
+static void *keep_writing(void *opaque)
+{
+    Writer *w = opaque;
+
+    while (!qatomic_read(&w->stop)) {
+        qatomic_set(w->at, 0x77);
+    }
+    return NULL;
+}
+
+/* Somebody writes to shared memory while it is loaded: that must be seen */
+static void test_verify_finds_a_difference(const void *strategy)
+{
+    const uint64_t size = 128 * MiB, where = 64 * MiB + 123;
+    g_autofree char *object = vm_object(strategy, ",verify=on");
+    int fd = memfd_create("ram", MFD_CLOEXEC);
+    g_autofree char *extra = NULL;
+    uint8_t *ram;
+    Writer writer;
+    GThread *thread;
+    Vm *vm;
+
+    g_assert_cmpint(ftruncate(fd, size), ==, 0);
+    ram = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    g_assert_true(ram != MAP_FAILED);
+    extra = g_strdup_printf("%s -m 16m,maxmem=1g,slots=1 "
+                            "-object memory-backend-file,id=other,size=128m,"
+                            "share=on,mem-path=/proc/%d/fd/%d "
+                            "-device pc-dimm,memdev=other,id=dimm0",
+                            object, getpid(), fd);
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    vm_save(vm, "clean");
+    vm_load(vm, "clean");
+
+    writer = (Writer) { .at = ram + where };
+    thread = g_thread_new("writer", keep_writing, &writer);
+    vm_load_says(vm, "clean", "a page that should be zero at RAM block "
+                              "'other', offset 0x4000000");
+    qatomic_set(&writer.stop, true);
+    g_thread_join(thread);
+    g_assert_cmpuint(counter(vm, "loads"), ==, 1);
+    g_assert_cmpuint(counter(vm, "failed-loads"), ==, 1);
+
+    vm_load(vm, "clean");
+    g_assert_cmphex(ram[where], ==, 0);
+    munmap(ram, size);
+    close(fd);
+    vm_end(vm);
+}
+
+static void add(const char *test, void (*func)(const void *))
+{
+    static const char *const strategies[] = { "memset", "madvise" };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
+        g_autofree char *path = g_strdup_printf("ram-reset/rules/%s/%s", test,
+                                                strategies[i]);
+
+        qtest_add_data_func(path, strategies[i], func);
+    }
+}
+
+void add_rules_tests(void)
+{
+    add("ignore-shared-block-is-not-touched",
+        test_ignore_shared_block_is_not_touched);
+    add("rom-is-left-to-the-snapshot", test_rom_is_left_to_the_snapshot);
+    add("other-ram-size-is-refused", test_other_ram_size_is_refused);
+    add("missing-ram-is-refused", test_missing_ram_is_refused);
+    add("postcopy-is-refused", test_postcopy_is_refused);
+    add("verify-finds-a-difference", test_verify_finds_a_difference);
+    qtest_add_func("ram-reset/rules/prealloc-stays-allocated",
+                   test_prealloc_stays_allocated);
+    qtest_add_func("ram-reset/rules/failing-strategy-falls-back",
+                   test_failing_strategy_falls_back);
+}

@@ -1,0 +1,270 @@
+/*
+ * RAM reset: objects, properties, and the ways to ask for a load
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "qobject/qlist.h"
+#include "framework.h"
+
+#define SIZE (16 * MiB)
+#define HIGH (1 * MiB)
+
+static void test_unknown_strategy(void)
+{
+    assert_no_start("-object ram-reset-magic,id=rr0", "ram-reset-magic",
+                    "does not accept value");
+}
+
+static void test_abstract_class(void)
+{
+    assert_no_start("-object ram-reset,id=rr0", "ram-reset",
+                    "does not accept value");
+}
+
+static void test_unknown_property(void)
+{
+    assert_no_start("-object ram-reset-madvise,id=rr0,speed=9", "speed",
+                    "Invalid parameter");
+}
+
+static void test_too_many_threads(void)
+{
+    assert_no_start("-object ram-reset-memset,id=rr0,threads=65",
+                    "ram-reset-memset", "takes 0 to 64, not 65");
+}
+
+static void test_memdev_does_not_exist(void)
+{
+    assert_no_start("-object ram-reset-madvise,id=rr0,memdev=nope",
+                    "ram-reset-madvise 'rr0'", "memdev 'nope' does not exist");
+}
+
+static void test_memdev_is_no_memory_backend(void)
+{
+    assert_no_start("-object iothread,id=io0 "
+                    "-object ram-reset-madvise,id=rr0,memdev=io0",
+                    "ram-reset-madvise 'rr0'",
+                    "memdev 'io0' is not a memory backend");
+}
+
+static void test_memdev_is_not_guest_ram(void)
+{
+    assert_no_start("-object memory-backend-ram,id=spare,size=1m "
+                    "-object ram-reset-madvise,id=rr0,memdev=spare",
+                    "ram-reset-madvise 'rr0'",
+                    "memdev 'spare' is not used as guest RAM");
+}
+
+static void test_two_objects_claim_all(void)
+{
+    assert_no_start("-object ram-reset-madvise,id=rr0 "
+                    "-object ram-reset-memset,id=rr1",
+                    "'rr0' and 'rr1'", "both claim every RAM block");
+}
+
+static void test_two_objects_claim_one_block(void)
+{
+    assert_no_start("-object ram-reset-madvise,id=rr0,memdev=pc.ram "
+                    "-object ram-reset-memset,id=rr1,memdev=pc.ram",
+                    "'rr0' and 'rr1'", "both claim memory backend 'pc.ram'");
+}
+
+/* A named object wins over one that takes all, whatever their order */
+static void test_memdev_wins(const void *order)
+{
+    static const char named[] = "-object ram-reset-madvise,id=rr1,memdev=ram";
+    static const char all[] = "-object ram-reset-memset,id=rr0";
+    g_autofree char *extra =
+        g_strdup_printf("%s %s -m 16m,maxmem=64m,slots=1 "
+                        "-object memory-backend-ram,id=more,size=8m "
+                        "-device pc-dimm,memdev=more,id=dimm0",
+                        order ? named : all, order ? all : named);
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+    QDict *ram, *more;
+
+    vm_save(vm, "clean");
+    vm_fill(vm, 4 * GiB, MiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, 4 * GiB), ==, 0);
+    ram = vm_query_block(vm, "ram");
+    more = vm_query_block(vm, "more");
+    g_assert_cmpstr(qdict_get_str(ram, "object"), ==, "rr1");
+    g_assert_cmpstr(qdict_get_str(ram, "strategy"), ==, "madvise");
+    g_assert_cmpstr(qdict_get_str(more, "object"), ==, "rr0");
+    g_assert_cmpstr(qdict_get_str(more, "strategy"), ==, "memset");
+    qobject_unref(ram);
+    qobject_unref(more);
+    vm_end(vm);
+}
+
+/* Objects come and go while the machine is there */
+static void test_object_add_and_del(void)
+{
+    Vm *vm = vm_start(MEM_ANON, SIZE, "");
+    QDict *rsp, *block;
+
+    vm_save(vm, "clean");
+    rsp = qtest_qmp_assert_failure_ref(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr0',"
+        " 'qom-type': 'ram-reset-madvise', 'memdev': 'nope'}}");
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "does not exist"));
+    qobject_unref(rsp);
+
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr0',"
+        " 'qom-type': 'ram-reset-madvise', 'memdev': 'ram'}}");
+    rsp = qtest_qmp_assert_failure_ref(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
+        " 'qom-type': 'ram-reset-memset', 'memdev': 'ram'}}");
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "'rr0' and 'rr1'"));
+    qobject_unref(rsp);
+    rsp = qtest_qmp_assert_failure_ref(vm->qts,
+        "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0',"
+        " 'property': 'memdev', 'value': 'other'}}");
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "cannot change"));
+    qobject_unref(rsp);
+
+    vm_load(vm, "clean");
+    block = vm_query_block(vm, "ram");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "madvise");
+    qobject_unref(block);
+
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-del', 'arguments': {'id': 'rr0'}}");
+    vm_fill(vm, HIGH, MiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+    g_assert_null(vm_query_block(vm, "ram"));
+    vm_end(vm);
+}
+
+static void assert_loaded(Vm *vm, unsigned loads)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+    QDict *last = qdict_get_qdict(info, "last-load");
+    QDict *phases = qdict_get_qdict(last, "phases");
+    static const char *const names[] = {
+        "disk-revert", "system-reset", "ram-reset", "ram-load", "device-load",
+    };
+    int64_t sum = 0;
+
+    g_assert_cmpint(qdict_get_int(info, "loads"), ==, loads);
+    g_assert_cmpstr(qdict_get_str(last, "tag"), ==, "clean");
+    g_assert_true(qdict_get_bool(last, "success"));
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_assert_cmpint(qdict_get_int(phases, names[i]), >, 0);
+        sum += qdict_get_int(phases, names[i]);
+    }
+    g_assert_cmpint(sum, ==, qdict_get_int(phases, "total"));
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0x11);
+    g_assert_cmphex(qtest_readb(vm->qts, 2 * HIGH), ==, 0);
+}
+
+/* The disk's node has a name of QEMU's own making */
+static char *disk_node(Vm *vm)
+{
+    g_autoptr(QDict) rsp =
+        qtest_qmp(vm->qts, "{'execute': 'query-named-block-nodes'}");
+    QListEntry *e;
+
+    QLIST_FOREACH_ENTRY(qdict_get_qlist(rsp, "return"), e) {
+        QDict *node = qobject_to(QDict, qlist_entry_obj(e));
+
+        if (!strcmp(qdict_get_str(node, "drv"), "qcow2")) {
+            return g_strdup(qdict_get_str(node, "node-name"));
+        }
+    }
+    g_assert_not_reached();
+}
+
+static void wait_for_job(Vm *vm, const char *id)
+{
+    for (;;) {
+        g_autoptr(QDict) rsp = qtest_qmp(vm->qts, "{'execute': 'query-jobs'}");
+        QDict *job = qobject_to(QDict, qlist_entry_obj(
+                                qlist_first(qdict_get_qlist(rsp, "return"))));
+
+        if (!strcmp(qdict_get_str(job, "status"), "concluded")) {
+            g_assert_false(qdict_haskey(job, "error"));
+            break;
+        }
+        g_usleep(1000);
+    }
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'job-dismiss', 'arguments': {'id': %s}}", id);
+}
+
+static void load_by_qmp(Vm *vm)
+{
+    g_autofree char *node = disk_node(vm);
+
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'snapshot-load', 'arguments': {'job-id': 'load0',"
+        " 'tag': 'clean', 'vmstate': %s, 'devices': [%s]}}", node, node);
+    wait_for_job(vm, "load0");
+}
+
+/* HMP loadvm, QMP snapshot-load and -loadvm are one path */
+static void test_every_way_to_load(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, ",verify=on");
+    g_autofree char *loadvm = g_strdup_printf("%s -loadvm clean", object);
+    g_autofree char *text = NULL;
+    Vm *vm = vm_start(MEM_MEMFD, SIZE, object);
+
+    vm_fill(vm, HIGH, MiB, 0x11);
+    vm_save(vm, "clean");
+    vm_fill(vm, HIGH, 2 * MiB, 0x22);
+    vm_load(vm, "clean");
+    assert_loaded(vm, 1);
+
+    vm_fill(vm, HIGH, 2 * MiB, 0x33);
+    load_by_qmp(vm);
+    assert_loaded(vm, 2);
+
+    text = qtest_hmp(vm->qts, "info ram-reset");
+    g_assert_nonnull(strstr(text, "Loads: 2 done, 0 failed"));
+    g_assert_nonnull(strstr(text, strategy));
+
+    vm_stop(vm);
+    vm_run(vm, MEM_MEMFD, SIZE, loadvm);
+    assert_loaded(vm, 1);
+    vm_end(vm);
+}
+
+void add_start_tests(void)
+{
+    static const char *const strategies[] = { "memset", "madvise" };
+
+    qtest_add_func("ram-reset/start/unknown-strategy", test_unknown_strategy);
+    qtest_add_func("ram-reset/start/abstract-class", test_abstract_class);
+    qtest_add_func("ram-reset/start/unknown-property", test_unknown_property);
+    qtest_add_func("ram-reset/start/too-many-threads", test_too_many_threads);
+    qtest_add_func("ram-reset/start/memdev-does-not-exist",
+                   test_memdev_does_not_exist);
+    qtest_add_func("ram-reset/start/memdev-is-no-memory-backend",
+                   test_memdev_is_no_memory_backend);
+    qtest_add_func("ram-reset/start/memdev-is-not-guest-ram",
+                   test_memdev_is_not_guest_ram);
+    qtest_add_func("ram-reset/start/two-objects-claim-all",
+                   test_two_objects_claim_all);
+    qtest_add_func("ram-reset/start/two-objects-claim-one-block",
+                   test_two_objects_claim_one_block);
+    qtest_add_data_func("ram-reset/start/memdev-wins/first", "",
+                        test_memdev_wins);
+    qtest_add_data_func("ram-reset/start/memdev-wins/last", NULL,
+                        test_memdev_wins);
+    qtest_add_func("ram-reset/start/object-add-and-del",
+                   test_object_add_and_del);
+    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
+        g_autofree char *path =
+            g_strdup_printf("ram-reset/start/every-way-to-load/%s",
+                            strategies[i]);
+
+        qtest_add_data_func(path, strategies[i], test_every_way_to_load);
+    }
+}

@@ -1,0 +1,137 @@
+/*
+ * RAM reset: what it is for
+ *
+ * Times are compared only between machines that take turns in one run, and
+ * as medians; the limits leave room for a noisy host.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "framework.h"
+
+#define SIZE   (1 * GiB)
+#define DIRTY  (256 * MiB)
+#define ROUNDS 5
+
+static int compare(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static int64_t load_ns(Vm *vm)
+{
+    g_autoptr(QDict) info = NULL;
+
+    vm_load(vm, "clean");
+    info = vm_query(vm);
+    return qdict_get_int(qdict_get_qdict(qdict_get_qdict(info, "last-load"),
+                                         "phases"), "total");
+}
+
+/* Median load times, in turns, after @dirty bytes have been written */
+static void race(Vm *vms[2], uint64_t dirty, int64_t median[2])
+{
+    int64_t ns[2][ROUNDS];
+
+    for (unsigned r = 0; r < ROUNDS; r++) {
+        for (unsigned i = 0; i < 2; i++) {
+            if (dirty) {
+                vm_fill(vms[i], MiB, dirty, r + 1);
+            }
+            ns[i][r] = load_ns(vms[i]);
+        }
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        qsort(ns[i], ROUNDS, sizeof(int64_t), compare);
+        median[i] = ns[i][ROUNDS / 2];
+    }
+    g_test_message("median load: %.2f ms without, %.2f ms with the object",
+                   median[0] / 1e6, median[1] / 1e6);
+}
+
+/* Dropping beats clearing when the guest has written much, and it shows */
+static void test_dirtied_memory_is_given_back(void)
+{
+    g_autofree char *object = vm_object("madvise", "");
+    Vm *vms[2] = {
+        vm_start(MEM_ANON, SIZE, ""), vm_start(MEM_ANON, SIZE, object),
+    };
+    uint64_t saved_rss;
+    int64_t median[2];
+
+    vm_save(vms[0], "clean");
+    vm_save(vms[1], "clean");
+    saved_rss = vm_status_kib(vms[1], "VmRSS");
+    race(vms, DIRTY, median);
+    g_assert_cmpint(median[1] * 10, <=, median[0] * 7);
+
+    g_assert_cmpuint(vm_status_kib(vms[0], "VmRSS"), >=, DIRTY / KiB);
+    g_assert_cmpuint(vm_status_kib(vms[1], "VmRSS"), <=, saved_rss * 11 / 10);
+    vm_end(vms[0]);
+    vm_end(vms[1]);
+}
+
+/* Reading a page of shared memory that is not there allocates it */
+static void test_empty_shared_memory_stays_empty(void)
+{
+    g_autofree char *object = vm_object("madvise", "");
+    Vm *vms[2] = {
+        vm_start(MEM_MEMFD, SIZE, ""), vm_start(MEM_MEMFD, SIZE, object),
+    };
+    int64_t median[2];
+
+    vm_save(vms[0], "clean");
+    vm_save(vms[1], "clean");
+    vm_load(vms[1], "clean");   /* gives back what the save has allocated */
+    race(vms, 0, median);
+    g_assert_cmpint(median[1] * 2, <=, median[0]);
+
+    g_assert_cmpuint(vm_status_kib(vms[0], "VmRSS"), >=, SIZE / KiB);
+    g_assert_cmpuint(vm_status_kib(vms[1], "VmRSS"), <=, 64 * KiB);
+    vm_end(vms[0]);
+    vm_end(vms[1]);
+}
+
+/* Clearing in place does not populate what the guest never touched */
+static void test_clearing_does_not_allocate(const void *kind)
+{
+    g_autofree char *object = vm_object("madvise", "");
+    Vm *vm = vm_start(GPOINTER_TO_INT(kind), 64 * MiB, object);
+    uint64_t empty;
+
+    /* Saving has populated shared memory; start from an empty guest */
+    vm_save(vm, "clean");
+    vm_load(vm, "clean");
+    empty = vm_smaps_kib(vm, "Rss");
+    g_assert_cmpuint(empty, <, MiB / KiB);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-del', 'arguments': {'id': 'rr0'}}");
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
+        " 'qom-type': 'ram-reset-memset'}}");
+
+    vm_fill(vm, MiB, 64 * KiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, MiB), ==, 0);
+    g_assert_cmpuint(vm_smaps_kib(vm, "Rss"), <=, empty + 64);
+    vm_end(vm);
+}
+
+void add_timing_tests(void)
+{
+    qtest_add_func("ram-reset/timing/dirtied-memory-is-given-back",
+                   test_dirtied_memory_is_given_back);
+    qtest_add_func("ram-reset/timing/empty-shared-memory-stays-empty",
+                   test_empty_shared_memory_stays_empty);
+    qtest_add_data_func("ram-reset/timing/clearing-does-not-allocate/anon",
+                        GINT_TO_POINTER(MEM_ANON),
+                        test_clearing_does_not_allocate);
+    qtest_add_data_func("ram-reset/timing/clearing-does-not-allocate/memfd",
+                        GINT_TO_POINTER(MEM_MEMFD),
+                        test_clearing_does_not_allocate);
+}
