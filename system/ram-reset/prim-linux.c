@@ -15,6 +15,7 @@
 #else
 #include "qemu/osdep.h"
 #endif
+#include <sys/auxv.h>
 #include <sys/vfs.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -153,7 +154,7 @@ static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
 
 static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
-    unsigned long base = sysconf(_SC_PAGESIZE);
+    unsigned long base = getauxval(AT_PAGESZ);
     uint64_t first = (uintptr_t)it->map->host / base;
     uint64_t page = first + it->pos / base;
     uint64_t to = first + (it->to + base - 1) / base;

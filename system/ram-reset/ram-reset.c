@@ -26,7 +26,9 @@ static uint64_t fallbacks;
 /* "madvise" for ram-reset-madvise */
 static const char *strategy_name(RamResetClass *rrc)
 {
-    return object_class_get_name(OBJECT_CLASS(rrc)) + strlen(TYPE_RAM_RESET "-");
+    const char *type = object_class_get_name(OBJECT_CLASS(rrc));
+
+    return type + strlen(TYPE_RAM_RESET "-");
 }
 
 /* The object named for @rb's backend, else the one that takes every block */
@@ -145,8 +147,8 @@ static void fall_back(RamResetBlock *blk, int ret)
         warn_report("%s '%s': could not reset RAM block '%s' by %s: %s; "
                     "clearing it in place (later ones are only counted, "
                     "see query-ram-reset)",
-                    object_get_typename(OBJECT(rr)), ram_reset_id(rr), blk->info->name,
-                    blk->info->strategy, strerror(-ret));
+                    object_get_typename(OBJECT(rr)), ram_reset_id(rr),
+                    blk->info->name, blk->info->strategy, strerror(-ret));
     }
     trace_ram_reset_fallback(blk->info->name, blk->info->strategy, ret);
     fallbacks++;

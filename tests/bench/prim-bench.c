@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -108,7 +109,7 @@ static void bench(const char *name, const PrimMap *map, unsigned percent,
 
 static bool region(PrimMap *map, size_t len, size_t page_size, bool shared)
 {
-    int huge = page_size > (size_t)sysconf(_SC_PAGESIZE);
+    int huge = page_size > (size_t)getauxval(AT_PAGESZ);
 
     *map = (PrimMap) { .len = len, .page_size = page_size, .fd = -1,
                        .shared = shared };
@@ -130,8 +131,8 @@ static bool region(PrimMap *map, size_t len, size_t page_size, bool shared)
 
 int main(int argc, char **argv)
 {
-    size_t len = (argc > 1 ? strtoul(argv[1], NULL, 10) : 256) << 20;
-    unsigned rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 7;
+    size_t len = (argc > 1 ? g_ascii_strtoull(argv[1], NULL, 10) : 256) << 20;
+    unsigned rounds = argc > 2 ? g_ascii_strtoull(argv[2], NULL, 10) : 7;
     static const unsigned percents[] = { 0, 1, 10, 50, 100 };
     static const struct {
         const char *name;

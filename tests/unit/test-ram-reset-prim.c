@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ typedef enum { ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE } Kind;
 
 static size_t base_size(void)
 {
-    return sysconf(_SC_PAGESIZE);
+    return getauxval(AT_PAGESZ);
 }
 
 static int disk_file(size_t len)

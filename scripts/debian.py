@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Debian's archive through an apt configuration of our own below build/apt.
+
+Nothing of the system's apt is changed: lists, cache and sources are private.
+The mirror is the one that the system's apt uses, and apt checks signatures.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from common import BUILD, Failure, c_locale, say
+
+KEYRING = Path('/usr/share/keyrings/debian-archive-keyring.gpg')
+GENERIC = ('stable', 'oldstable', 'testing', 'unstable', 'sid')
+
+
+def codename():
+    for line in Path('/etc/os-release').read_text().splitlines():
+        if line.startswith('VERSION_CODENAME='):
+            return line.split('=', 1)[1].strip('"')
+    return 'sid'
+
+
+def mirrors():
+    """(main, security) repositories of the system's apt; either may be None."""
+    if not shutil.which('apt-get'):
+        raise Failure('apt-get is missing, so this is no Debian system; '
+                      'give QEMU\'s source with --qemu-src')
+    listing = subprocess.run(
+        ['apt-get', '--no-release-info', 'indextargets', '--format',
+         '$(REPO_URI) $(RELEASE) $(COMPONENT)', 'Created-By: Packages'],
+        capture_output=True, text=True, env=c_locale()).stdout
+    home = codename()
+    found = {}
+    for line in listing.splitlines():
+        uri, release, component = (line.split() + ['', '', ''])[:3]
+        if component == 'main' and not uri.startswith('cdrom'):
+            found.setdefault(release.replace('/updates', '-security'), uri)
+    main = next((found[r] for r in (home, *GENERIC) if r in found), None)
+    security = next((found[r + '-security'] for r in (home, *GENERIC)
+                     if r + '-security' in found), None)
+    if not main:
+        raise Failure("the system's apt names no Debian mirror; add one to "
+                      'its sources, or give --qemu-src')
+    return main, security
+
+
+class Apt:
+    """One private apt: its own sources, lists and cache."""
+
+    def __init__(self, name, kind, suites, security=True):
+        self.dir = BUILD / 'apt' / name
+        self.conf = self.dir / 'apt.conf'
+        self.kind = kind
+        self.suites = suites
+        self.security = security
+
+    def _line(self, uri, suite):
+        target = 'Packages' if self.kind == 'deb' else 'Sources'
+        return (f'{self.kind} [signed-by={KEYRING} lang=none target={target}] '
+                f'{uri} {suite} main\n')
+
+    def _configure(self, everything):
+        if not KEYRING.exists():
+            raise Failure(f'{KEYRING} is missing, so nothing from Debian '
+                          'could be trusted; install debian-archive-keyring')
+        main, security = mirrors()
+        lines = [self._line(main, s) for s in self.suites]
+        if everything and security and self.security:
+            lines += [self._line(security, s + '-security')
+                      for s in self.suites]
+        for sub in ('lists/partial', 'cache/archives/partial'):
+            (self.dir / sub).mkdir(parents=True, exist_ok=True)
+        # an empty dpkg status: what is installed here must not matter
+        (self.dir / 'status').write_text('')
+        (self.dir / 'sources.list').write_text(''.join(lines))
+        self.conf.write_text(f'''\
+#clear APT::Update;
+#clear DPkg::Post-Invoke;
+Dir::Etc::SourceList "{self.dir}/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::State "{self.dir}";
+Dir::State::lists "{self.dir}/lists";
+Dir::State::status "{self.dir}/status";
+Dir::Cache "{self.dir}/cache";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+APT::Sandbox::User "root";
+APT::Get::AllowUnauthenticated "false";
+Acquire::Retries "2";
+''')
+
+    def update(self):
+        stamp = self.dir / 'updated'
+        stamp.unlink(missing_ok=True)
+        say(f"Reading Debian's package lists ({', '.join(self.suites)})")
+        # a mirror need not have security updates of a release not its own
+        for everything in (True, False) if self.security else (False,):
+            self._configure(everything)
+            run = self._run(['apt-get', '-q', '-o', 'APT::Update::Error-Mode=any',
+                             'update'])
+            if run.returncode == 0:
+                stamp.touch()
+                return
+        raise Failure(
+            f"apt could not read Debian's {', '.join(self.suites)} from this "
+            f"machine's mirror ({last_error(run)}); check the network and "
+            'the mirror, then run it again')
+
+    def _run(self, command, **kwargs):
+        return subprocess.run(
+            [command[0], '-c', str(self.conf), *command[1:]],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            env=c_locale(), **kwargs)
+
+    def _current(self):
+        """Lists were read, and the repo has not been moved since."""
+        return ((self.dir / 'updated').exists() and
+                f'"{self.dir}"' in self.conf.read_text())
+
+    def query(self, *command):
+        """Output of a command such as apt-cache; lists are there after."""
+        if not self._current():
+            self.update()
+        return self._run(list(command)).stdout
+
+    def fetch(self, *command, into):
+        """Run an apt-get that downloads; once more with fresh lists if the
+        archive has moved on since they were read."""
+        into.mkdir(parents=True, exist_ok=True)
+        fresh = not self._current()
+        for attempt in range(2):
+            if fresh or attempt:
+                self.update()
+            run = self._run(['apt-get', '-q', *command], cwd=into)
+            if run.returncode == 0:
+                return
+            if fresh:
+                break
+        raise Failure(f'apt could not fetch {command[-1]} '
+                      f'({last_error(run)}); check the network and run it '
+                      'again')
+
+
+def last_error(run):
+    lines = [line[3:] for line in run.stderr.splitlines()
+             if line.startswith(('E: ', 'W: '))]
+    text = lines[0] if lines else f'status {run.returncode}'
+    return ' '.join(text.split())
+
+
+def unpack_deb(deb, target):
+    run = subprocess.run(['dpkg-deb', '-x', str(deb), str(target)],
+                         capture_output=True, text=True)
+    if run.returncode:
+        os.unlink(deb)
+        raise Failure(f'{Path(deb).name} is damaged and was removed; '
+                      'run it again to fetch it anew')
