@@ -1,0 +1,65 @@
+/*
+ * RAM reset: hosts that it has no primitives for, so no object can be made
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "system/ram-reset.h"
+
+bool ram_reset_running;
+
+bool ram_reset_enabled(void)
+{
+    return false;
+}
+
+bool ram_reset_verify_wanted(void)
+{
+    return false;
+}
+
+bool ram_reset_claims(RAMBlock *rb)
+{
+    return false;
+}
+
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
+{
+}
+
+bool ram_reset_do_known_zero(const void *host, size_t size)
+{
+    return false;
+}
+
+void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
+{
+}
+
+bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset)
+{
+    return false;
+}
+
+void ram_reset_foreach_data(RAMBlock *rb,
+                            bool (*func)(RAMBlock *rb, uint64_t start,
+                                         uint64_t end, void *opaque),
+                            void *opaque)
+{
+}
+
+RamResetBlockInfoList *ram_reset_finish(void)
+{
+    return NULL;
+}
+
+RamResetObjectInfoList *ram_reset_query_objects(void)
+{
+    return NULL;
+}
+
+uint64_t ram_reset_fallbacks(void)
+{
+    return 0;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Ring-3 test guest, the way in: multiboot's 32-bit entry, long mode, then
+ * ring 3 for good.
+ *
+ * The image is a flat binary that starts with a multiboot header giving its
+ * addresses, because QEMU's multiboot loader takes no 64-bit ELF file.
+ */
+
+#define MULTIBOOT_MAGIC         0x1badb002
+#define MULTIBOOT_ADDRESSES     0x00010000
+
+#define CR0_LONG_MODE           0x80000011      /* PG, ET, PE */
+#define CR4_PAE                 0x20
+#define MSR_EFER                0xc0000080
+#define EFER_LME                0x100
+
+#define SEL_CODE0               0x08
+#define SEL_DATA0               0x10
+#define SEL_CODE3               (0x18 | 3)
+#define SEL_DATA3               (0x20 | 3)
+#define SEL_TSS                 0x28
+
+/* present, writable, user, accessed; a leaf is large and dirty as well */
+#define PTE_TABLE               0x027
+#define PTE_LEAF                0x0e7
+
+#define VECTORS                 32
+#define IO_BITMAP               104     /* right after the TSS itself */
+#define IO_BITMAP_BYTES         128     /* ports 0 to 0x3ff, all allowed */
+
+        .section .header, "a"
+        .balign 4
+header:
+        .long   MULTIBOOT_MAGIC, MULTIBOOT_ADDRESSES
+        .long   -(MULTIBOOT_MAGIC + MULTIBOOT_ADDRESSES)
+        .long   header, image_start, image_end, bss_end, start
+
+        .text
+        .code32
+start:
+        cli
+        cld
+        lgdt    gdt_pointer
+        movl    $pml4, %eax
+        movl    %eax, %cr3
+        movl    $CR4_PAE, %eax
+        movl    %eax, %cr4
+        movl    $MSR_EFER, %ecx
+        rdmsr
+        orl     $EFER_LME, %eax
+        wrmsr
+        movl    $CR0_LONG_MODE, %eax
+        movl    %eax, %cr0
+        ljmp    $SEL_CODE0, $start64
+
+        .code64
+start64:
+        movl    $SEL_DATA0, %eax
+        movl    %eax, %ds
+        movl    %eax, %es
+        movl    %eax, %ss
+        xorl    %eax, %eax
+        movl    %eax, %fs
+        movl    %eax, %gs
+        movl    $stack_top, %esp
+
+        /* gates that all lie below 64 KiB * 65536: only two fields differ */
+        movl    $vectors, %eax
+        movl    $idt, %edi
+        movl    $VECTORS, %ecx
+1:      movw    %ax, (%rdi)
+        movw    $SEL_CODE0, 2(%rdi)
+        movw    $0x8e00, 4(%rdi)
+        movl    %eax, %edx
+        shrl    $16, %edx
+        movw    %dx, 6(%rdi)
+        addl    $16, %eax
+        addl    $16, %edi
+        decl    %ecx
+        jnz     1b
+        lidt    idt_pointer
+
+        movl    $tss, %eax
+        movw    %ax, gdt_tss + 2
+        shrl    $16, %eax
+        movb    %al, gdt_tss + 4
+        movb    %ah, gdt_tss + 7
+        movl    $SEL_TSS, %eax
+        ltr     %ax
+
+        pushq   $SEL_DATA3
+        pushq   $stack_top
+        pushq   $0x2                    /* rflags: interrupts stay off */
+        pushq   $SEL_CODE3
+        pushq   $ring3
+        iretq
+ring3:
+        movl    $SEL_DATA3, %eax
+        movl    %eax, %ds
+        movl    %eax, %es
+        call    guest_main
+        ud2
+
+        /* one 16-byte stub for each vector; some push an error code already */
+        .balign 16
+vectors:
+        .set    vector, 0
+        .rept   VECTORS
+        .balign 16
+        .if     !((0x27d00 >> vector) & 1)
+        pushq   $0
+        .endif
+        pushq   $vector
+        jmp     trap
+        .set    vector, vector + 1
+        .endr
+trap:
+        popq    %rdi
+        popq    %rsi
+        movq    (%rsp), %rdx
+        movq    %cr2, %rcx
+        andq    $-16, %rsp
+        call    guest_trap
+1:      hlt
+        jmp     1b
+
+        .data
+        .balign 16
+gdt:    .quad   0
+        .quad   0x00af9b000000ffff
+        .quad   0x00cf93000000ffff
+        .quad   0x00affb000000ffff
+        .quad   0x00cff3000000ffff
+gdt_tss:
+        .word   IO_BITMAP + IO_BITMAP_BYTES
+        .word   0
+        .byte   0, 0x89, 0, 0
+        .quad   0
+gdt_pointer:
+        .word   gdt_pointer - gdt - 1
+        .quad   gdt
+idt_pointer:
+        .word   VECTORS * 16 - 1
+        .quad   idt
+
+        .balign 16
+tss:    .long   0
+        .quad   trap_stack_top          /* rsp0 */
+        .fill   90, 1, 0
+        .word   IO_BITMAP
+        .fill   IO_BITMAP_BYTES, 1, 0
+        .byte   0xff
+        .balign 16
+idt:    .fill   VECTORS * 2, 8, 0
+
+        /* 8 GiB, mapped one to one by 2 MiB pages */
+        .balign 4096
+pml4:   .quad   pdpt + PTE_TABLE
+        .fill   511, 8, 0
+pdpt:   .set    i, 0
+        .rept   8
+        .quad   pd + i * 4096 + PTE_TABLE
+        .set    i, i + 1
+        .endr
+        .fill   504, 8, 0
+pd:     .set    i, 0
+        .rept   8 * 512
+        .quad   i * 0x200000 + PTE_LEAF
+        .set    i, i + 1
+        .endr
+
+        .bss
+        .balign 16
+        .skip   16384
+stack_top:
+        .skip   4096
+trap_stack_top:
+
+        .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Ring-3 test guest: serves one-line commands on the first serial port.
+ *
+ * Numbers are hexadecimal.  A command answers with one line that begins with
+ * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when the
+ * endless loop finds memory that it did not write: one character, so that a
+ * load can not cut the report in two.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COM1            0x3f8
+#define COM1_IER        (COM1 + 1)
+#define COM1_FCR        (COM1 + 2)
+#define COM1_LCR        (COM1 + 3)
+#define COM1_LSR        (COM1 + 5)
+#define LSR_DATA_READY  0x01
+#define LSR_THR_EMPTY   0x20
+
+#define PAGE_SIZE       4096
+
+typedef struct Result {
+    uint64_t bad;
+    uint64_t first;
+} Result;
+
+extern char bss_end[];
+
+void guest_main(void);
+void guest_trap(uint64_t vector, uint64_t error, uint64_t rip, uint64_t cr2);
+
+static inline void outb(uint16_t port, uint8_t value)
+{
+    asm volatile("outb %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline uint8_t inb(uint16_t port)
+{
+    uint8_t value;
+
+    asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
+    return value;
+}
+
+static bool input_waiting(void)
+{
+    return inb(COM1_LSR) & LSR_DATA_READY;
+}
+
+static char get_char(void)
+{
+    while (!input_waiting()) {
+        asm volatile("pause");
+    }
+    return inb(COM1);
+}
+
+static void put_char(char c)
+{
+    while (!(inb(COM1_LSR) & LSR_THR_EMPTY)) {
+        asm volatile("pause");
+    }
+    outb(COM1, c);
+}
+
+static void put_string(const char *s)
+{
+    while (*s) {
+        put_char(*s++);
+    }
+}
+
+static void put_hex(uint64_t value)
+{
+    int shift = 60;
+
+    while (shift && !(value >> shift)) {
+        shift -= 4;
+    }
+    for (; shift >= 0; shift -= 4) {
+        put_char("0123456789abcdef"[(value >> shift) & 15]);
+    }
+}
+
+static void answer(const char *word, uint64_t value)
+{
+    put_string(word);
+    put_char(' ');
+    put_hex(value);
+    put_char('\n');
+}
+
+static void answer_result(Result r)
+{
+    if (r.bad) {
+        put_string("bad ");
+        put_hex(r.bad);
+        put_char(' ');
+        put_hex(r.first);
+        put_char('\n');
+    } else {
+        put_string("ok\n");
+    }
+}
+
+void guest_trap(uint64_t vector, uint64_t error, uint64_t rip, uint64_t cr2)
+{
+    answer("trap", vector);
+    answer("error", error);
+    answer("rip", rip);
+    answer("cr2", cr2);
+}
+
+/* splitmix64's last step: every bit of @x reaches every bit of the result */
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+static uint64_t tag(uint64_t addr, uint64_t seed)
+{
+    return mix(addr ^ (seed * 0x9e3779b97f4a7c15)) | 1;
+}
+
+/*
+ * In every pass another half of the pages holds zeroes, so a snapshot of the
+ * loop has zero pages that are dirty by the time of the load and stored pages
+ * that are zero by then.
+ */
+static uint64_t loop_tag(uint64_t addr, uint64_t pass)
+{
+    uint64_t t = mix(addr ^ (pass * 0x9e3779b97f4a7c15));
+
+    return t & 1 ? t : 0;
+}
+
+static volatile uint64_t *at(uint64_t addr)
+{
+    return (volatile uint64_t *)addr;
+}
+
+static void note(Result *r, uint64_t addr, uint64_t expected)
+{
+    if (*at(addr) != expected) {
+        if (!r->bad++) {
+            r->first = addr;
+        }
+    }
+}
+
+static uint64_t next(uint64_t x)
+{
+    return x * 6364136223846793005 + 1442695040888963407;
+}
+
+static void fill(uint64_t addr, uint64_t len, uint64_t seed)
+{
+    uint64_t x = 0;
+
+    for (uint64_t end = addr + len; addr < end; addr += 8) {
+        x = addr % PAGE_SIZE && x ? next(x) : tag(addr, seed);
+        *at(addr) = x;
+    }
+}
+
+static Result check_fill(uint64_t addr, uint64_t len, uint64_t seed)
+{
+    Result r = { 0, 0 };
+    uint64_t x = 0;
+
+    for (uint64_t end = addr + len; addr < end; addr += 8) {
+        x = addr % PAGE_SIZE && x ? next(x) : tag(addr, seed);
+        note(&r, addr, x);
+    }
+    return r;
+}
+
+static void set(uint64_t addr, uint64_t len, uint64_t value)
+{
+    for (uint64_t end = addr + len; addr < end; addr += 8) {
+        *at(addr) = value;
+    }
+}
+
+static Result check_set(uint64_t addr, uint64_t len, uint64_t value)
+{
+    Result r = { 0, 0 };
+
+    for (uint64_t end = addr + len; addr < end; addr += 8) {
+        note(&r, addr, value);
+    }
+    return r;
+}
+
+static void write_tags(uint64_t addr, uint64_t count, uint64_t stride,
+                       uint64_t seed)
+{
+    for (; count--; addr += stride) {
+        *at(addr) = tag(addr, seed);
+    }
+}
+
+static Result check_tags(uint64_t addr, uint64_t count, uint64_t stride,
+                         uint64_t seed)
+{
+    Result r = { 0, 0 };
+
+    for (; count--; addr += stride) {
+        note(&r, addr, tag(addr, seed));
+    }
+    return r;
+}
+
+static uint64_t checksum(uint64_t addr, uint64_t len)
+{
+    uint64_t sum = len;
+
+    for (uint64_t end = addr + len; addr < end; addr += 8) {
+        sum = (sum << 7 | sum >> 57) * 0x9e3779b97f4a7c15 ^ *at(addr);
+    }
+    return sum;
+}
+
+/*
+ * Each pass reads what the pass before it has left, then writes its own.  The
+ * pass number lives in this stack frame, hence in the snapshot as well.
+ */
+static void endless_loop(uint64_t addr, uint64_t count, uint64_t stride,
+                         uint64_t report)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        *at(addr + i * stride) = loop_tag(addr + i * stride, 0);
+    }
+    for (uint64_t pass = 1; ; pass++) {
+        for (uint64_t i = 0; i < count; i++) {
+            uint64_t page = addr + i * stride;
+
+            if (*at(page) != loop_tag(page, pass - 1)) {
+                put_char('!');
+                answer("corrupt", page);
+                return;
+            }
+            *at(page) = loop_tag(page, pass);
+        }
+        if (pass % report == 0) {
+            answer("pass", pass);
+        }
+        if (input_waiting()) {
+            get_char();
+            answer("ok", pass);
+            return;
+        }
+    }
+}
+
+static bool take_word(const char **line, const char *word)
+{
+    const char *p = *line;
+
+    while (*word) {
+        if (*p++ != *word++) {
+            return false;
+        }
+    }
+    if (*p && *p != ' ') {
+        return false;
+    }
+    *line = p;
+    return true;
+}
+
+static uint64_t take_number(const char **line)
+{
+    const char *p = *line;
+    uint64_t value = 0;
+
+    while (*p == ' ') {
+        p++;
+    }
+    for (; *p && *p != ' '; p++) {
+        value = value << 4 | (*p <= '9' ? *p - '0' : *p - 'a' + 10);
+    }
+    *line = p;
+    return value;
+}
+
+static void serve(const char *line)
+{
+    uint64_t n[4] = { 0 };
+    const char *args = line;
+
+    while (*args && *args != ' ') {
+        args++;
+    }
+    for (int i = 0; i < 4; i++) {
+        n[i] = take_number(&args);
+    }
+
+    if (take_word(&line, "ping")) {
+        answer("pong", n[0]);
+    } else if (take_word(&line, "fill")) {
+        fill(n[0], n[1], n[2]);
+        put_string("ok\n");
+    } else if (take_word(&line, "check-fill")) {
+        answer_result(check_fill(n[0], n[1], n[2]));
+    } else if (take_word(&line, "set")) {
+        set(n[0], n[1], n[2]);
+        put_string("ok\n");
+    } else if (take_word(&line, "check-set")) {
+        answer_result(check_set(n[0], n[1], n[2]));
+    } else if (take_word(&line, "tag")) {
+        write_tags(n[0], n[1], n[2], n[3]);
+        put_string("ok\n");
+    } else if (take_word(&line, "check-tag")) {
+        answer_result(check_tags(n[0], n[1], n[2], n[3]));
+    } else if (take_word(&line, "sum")) {
+        answer("ok", checksum(n[0], n[1]));
+    } else if (take_word(&line, "loop")) {
+        endless_loop(n[0], n[1], n[2], n[3]);
+    } else if (*line) {
+        put_string("error\n");
+    }
+}
+
+void guest_main(void)
+{
+    static char line[128];
+    uint16_t cs;
+
+    outb(COM1_IER, 0);
+    outb(COM1_LCR, 3);
+    outb(COM1_FCR, 7);
+
+    asm("mov %%cs, %0" : "=r"(cs));
+    put_string("ready ");
+    put_hex(cs & 3);
+    answer("", (uintptr_t)bss_end);
+
+    for (;;) {
+        size_t len = 0;
+        char c;
+
+        while ((c = get_char()) != '\n') {
+            if (len < sizeof(line) - 1) {
+                line[len++] = c;
+            }
+        }
+        line[len] = '\0';
+        serve(line);
+    }
+}

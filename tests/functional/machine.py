@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One QEMU process: monitor, serial port, snapshots, and what its RAM holds."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from qemu.qmp import QMPError
+from qemu.qmp.legacy import QEMUMonitorProtocol
+
+import products
+
+MIB = 1 << 20
+CHUNK = 4 * MIB
+MONITOR_TIMEOUT = 120.0
+DISK = 'disk0'
+RAM = 'mem0'
+
+STRATEGIES = ('stock', 'memset', 'madvise')
+MEMORIES = ('private', 'shared')
+
+
+class MachineError(Exception):
+    """QEMU refused something, or died."""
+
+
+class Serial:
+    """The guest's serial port, always drained so that the guest can write."""
+
+    def __init__(self, end: socket.socket):
+        self._end = end
+        self._text = b''
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                data = self._end.recv(65536)
+            except OSError:
+                data = b''
+            with self._changed:
+                self._text += data
+                self._closed = not data
+                self._changed.notify_all()
+            if not data:
+                return
+
+    def send(self, text: str) -> None:
+        self._end.sendall(text.encode())
+
+    def wait(self, pattern: str, timeout: float) -> re.Match:
+        """Take all input up to the end of @pattern."""
+        regex = re.compile(pattern.encode(), re.MULTILINE | re.DOTALL)
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while True:
+                match = regex.search(self._text)
+                if match:
+                    self._text = self._text[match.end():]
+                    return match
+                left = deadline - time.monotonic()
+                if self._closed or left <= 0:
+                    raise MachineError(
+                        f'no {pattern!r} from the guest within {timeout} s, '
+                        f'but {self._text[-300:]!r}')
+                self._changed.wait(left)
+
+    def take(self) -> bytes:
+        with self._changed:
+            text, self._text = self._text, b''
+            return text
+
+    def close(self) -> None:
+        self._end.close()
+        self._thread.join(5)
+
+
+class Machine:
+    """A context: QEMU runs inside of it and is gone, with all files, after."""
+
+    def __init__(self, workdir: Path, *, accel: str, ram: int,
+                 memory: str = 'private', strategy: str = 'stock',
+                 options: str = '', args: tuple = (), loadvm: str = ''):
+        products.require(products.QEMU, products.QEMU_IMG, products.FIRMWARE)
+        self.workdir = workdir
+        self.ram = ram
+        self.memory = memory
+        self.disk = workdir / 'disk.qcow2'
+        self._log = workdir / 'qemu.log'
+        self._jobs = 0
+        if not self.disk.exists():
+            run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
+                        self.disk, '64M')
+        command = [
+            products.QEMU, '-nodefaults', '-display', 'none', '-vga', 'none',
+            '-L', products.FIRMWARE, '-accel', accel,
+            '-blockdev', f'driver=qcow2,node-name={DISK},file.driver=file,'
+                         f'file.filename={self.disk}',
+            '-m', f'{ram // MIB}M', *self._memory_args(), *args]
+        if strategy != 'stock':
+            command += ['-object', f'ram-reset-{strategy},id=rr0{options}']
+        if loadvm:
+            command += ['-loadvm', loadvm]
+        self._start([str(arg) for arg in command])
+
+    def _memory_args(self) -> list[str]:
+        kinds = {
+            'private': f'memory-backend-ram,id={RAM},size={self.ram}',
+            'shared': f'memory-backend-memfd,id={RAM},size={self.ram},share=on',
+            'hugetlb': f'memory-backend-memfd,id={RAM},size={self.ram},'
+                       'share=on,hugetlb=on,hugetlbsize=2M',
+        }
+        return ['-object', kinds[self.memory], '-M', f'pc,memory-backend={RAM}']
+
+    def _start(self, command: list[str]) -> None:
+        qmp, qemu_qmp = socket.socketpair()
+        serial, qemu_serial = socket.socketpair()
+        for name, end in (('qmp0', qemu_qmp), ('serial0', qemu_serial)):
+            command += ['-chardev', f'socket,id={name},fd={end.fileno()}']
+        command += ['-mon', 'chardev=qmp0,mode=control',
+                    '-serial', 'chardev:serial0']
+        with open(self._log, 'ab') as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=(qemu_qmp.fileno(), qemu_serial.fileno()))
+        qemu_qmp.close()
+        qemu_serial.close()
+        self.serial = Serial(serial)
+        self._qmp = QEMUMonitorProtocol(qmp)
+        self._qmp.settimeout(MONITOR_TIMEOUT)
+        try:
+            self._qmp.connect()
+        except (QMPError, OSError) as e:
+            status = self.process.wait(10)
+            self.close()
+            raise MachineError(f'QEMU ends with status {status}: '
+                               f'{self.log()}') from e
+
+    def log(self) -> str:
+        return self._log.read_text(errors='replace').strip()
+
+    def __enter__(self) -> 'Machine':
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        try:
+            self._qmp.close()
+        except (QMPError, OSError, EOFError):
+            pass    # the other end is gone, which is all that was wanted
+        self.serial.close()
+
+    # The monitor
+
+    def qmp(self, command: str, **arguments) -> object:
+        try:
+            return self._qmp.cmd(command, **arguments)
+        except asyncio.TimeoutError as e:
+            raise MachineError(f'{command}: no answer within '
+                               f'{MONITOR_TIMEOUT:.0f} s') from e
+        except (QMPError, OSError) as e:
+            raise MachineError(f'{command}: {e} {self.log()}'.strip()) from e
+
+    def hmp(self, line: str) -> str:
+        output = self.qmp('human-monitor-command', **{'command-line': line})
+        # an error's details are printed before the error
+        if re.search('^Error:', output, re.MULTILINE):
+            raise MachineError(output.strip())
+        return output
+
+    def status(self) -> str:
+        return self.qmp('query-status')['status']
+
+    def stop(self) -> None:
+        self.qmp('stop')
+
+    def cont(self) -> None:
+        self.qmp('cont')
+
+    def save(self, tag: str) -> None:
+        self.hmp(f'savevm {tag}')
+
+    def load(self, tag: str, how: str = 'hmp') -> None:
+        if how == 'hmp':
+            self.hmp(f'loadvm {tag}')
+        else:
+            self.snapshot_job('snapshot-load', tag)
+
+    def snapshot_job(self, command: str, tag: str) -> None:
+        self._jobs += 1
+        job = f'job{self._jobs}'
+        self.qmp(command, **{'job-id': job, 'tag': tag, 'vmstate': DISK,
+                             'devices': [DISK]})
+        deadline = time.monotonic() + MONITOR_TIMEOUT
+        while True:
+            state, = (j for j in self.qmp('query-jobs') if j['id'] == job)
+            if state['status'] == 'concluded':
+                break
+            if time.monotonic() > deadline:
+                raise MachineError(f'{command} does not end: {state}')
+            time.sleep(0.005)
+        self.qmp('job-dismiss', id=job)
+        if 'error' in state:
+            raise MachineError(state['error'])
+
+    def last_load(self) -> dict:
+        return self.qmp('query-ram-reset')['last-load']
+
+    # Memory
+
+    def rss(self) -> int:
+        """Bytes of memory that the process has resident, hugepages included."""
+        total = 0
+        for line in Path(f'/proc/{self.process.pid}/status').open():
+            if line.startswith(('RssAnon:', 'RssShmem:', 'HugetlbPages:')):
+                total += int(line.split()[1]) << 10
+        return total
+
+    def ram_image(self) -> bytes:
+        """
+        All of guest RAM.  Shared memory is read from its file, because a read
+        of an empty page through the guest's mapping would populate it.
+        """
+        if self.memory == 'private':
+            image = self.workdir / 'pmemsave'
+            self.qmp('pmemsave', val=0, size=self.ram, filename=str(image))
+            data = image.read_bytes()
+            image.unlink()
+        else:
+            with open(self.memfd(), 'rb') as f:
+                data = f.read()
+        assert len(data) == self.ram
+        return data
+
+    def memfd(self) -> str:
+        """The memory file that is mapped now, which need not be the first."""
+        maps = Path(f'/proc/{self.process.pid}/maps').read_text()
+        inodes = {int(line.split()[4]) for line in maps.splitlines()
+                  if '/memfd:memory-backend-memfd' in line}
+        for fd in Path(f'/proc/{self.process.pid}/fd').iterdir():
+            if fd.stat().st_ino in inodes:
+                return str(fd)
+        raise MachineError('QEMU maps no memory file')
+
+    def dump(self, consume: Callable[[bytes], None]) -> int:
+        """Stream QEMU's own dump of guest RAM, which needs no disk space."""
+        fifo = self.workdir / 'dump'
+        os.mkfifo(fifo)
+        size = 0
+        failures = []
+
+        def read() -> None:
+            nonlocal size
+            try:
+                with open(fifo, 'rb', buffering=0) as f:
+                    for chunk in full_chunks(f):
+                        size += len(chunk)
+                        consume(chunk)
+            except Exception as e:      # raised again in the main thread
+                failures.append(e)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        try:
+            self.qmp('dump-guest-memory', paging=False,
+                     protocol=f'file:{fifo}')
+        finally:
+            try:
+                # lets go of a reader whose writer never came
+                os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                pass
+            reader.join(MONITOR_TIMEOUT)
+            fifo.unlink()
+        if failures:
+            raise failures[0]
+        if size < self.ram:
+            raise MachineError(f'the dump has {size} bytes of {self.ram}')
+        return size
+
+
+def full_chunks(f) -> Iterator[bytes]:
+    chunk = bytearray(CHUNK)
+    filled = 0
+    while True:
+        n = f.readinto(memoryview(chunk)[filled:])
+        filled += n or 0
+        if filled == CHUNK or not n:
+            yield bytes(memoryview(chunk)[:filled])
+            filled = 0
+            if not n:
+                return
+
+
+class Finder:
+    """Counts byte strings in a stream that comes in pieces."""
+
+    def __init__(self, **needles: bytes):
+        self._needles = needles
+        self._tails = dict.fromkeys(needles, b'')
+        self.counts = dict.fromkeys(needles, 0)
+
+    def __call__(self, chunk: bytes) -> None:
+        for name, needle in self._needles.items():
+            keep = len(needle) - 1
+            border = self._tails[name] + chunk[:keep]
+            self.counts[name] += chunk.count(needle) + border.count(needle)
+            self._tails[name] = border[-keep:] if len(chunk) < keep \
+                else chunk[-keep:]
+
+
+def run_quietly(*command) -> str:
+    result = subprocess.run([str(c) for c in command], text=True,
+                            capture_output=True, check=False)
+    if result.returncode:
+        raise MachineError(f'{command[0]}: {result.stderr.strip()}')
+    return result.stdout
+
+
+def kvm_usable() -> bool:
+    return os.access('/dev/kvm', os.R_OK | os.W_OK)
+
+
+def free_disk(path: Path) -> int:
+    return shutil.disk_usage(path).free

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Where the programs under test lie, and the guests built from guest/."""
+
+import os
+import subprocess
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+SOURCE = Path(__file__).resolve().parent / 'guest'
+
+CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
+          '-mno-red-zone -mgeneral-regs-only -fno-stack-protector '
+          '-fcf-protection=none -fno-tree-loop-distribute-patterns '
+          '-nostdlib -static -Wl,--build-id=none').split()
+
+
+class Missing(Exception):
+    """Something that these tests need is not there."""
+
+
+def _setting(name: str, default: Path) -> Path:
+    return Path(os.environ.get(name) or default).absolute()
+
+
+BUILD = _setting('RAM_RESET_BUILD', REPO / 'build')
+QEMU = _setting('RAM_RESET_QEMU', BUILD / 'qemu' / 'qemu-system-x86_64')
+QEMU_IMG = _setting('RAM_RESET_QEMU_IMG', BUILD / 'qemu' / 'qemu-img')
+FIRMWARE = _setting('RAM_RESET_FIRMWARE', BUILD / 'firmware')
+GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
+PRODUCTS = BUILD / 'guest'
+
+
+def require(*paths: Path) -> None:
+    for path in paths:
+        if not path.exists():
+            raise Missing(f'{path} does not exist: run scripts/bootstrap, '
+                          'which makes it')
+
+
+def _outdated(product: Path, *sources: Path) -> bool:
+    if not product.exists():
+        return True
+    newest = max(source.stat().st_mtime for source in sources)
+    return product.stat().st_mtime < newest
+
+
+def _replace(product: Path, data: bytes) -> None:
+    """Write @product so that an interrupted run leaves no half of it."""
+    product.parent.mkdir(parents=True, exist_ok=True)
+    temporary = product.with_name(f'{product.name}.{os.getpid()}')
+    temporary.write_bytes(data)
+    temporary.replace(product)
+
+
+def _compile(product: Path, sources: list[Path], script: Path | None = None
+             ) -> Path:
+    inputs = sources + ([script] if script else [])
+    if _outdated(product, *inputs, Path(__file__)):
+        product.parent.mkdir(parents=True, exist_ok=True)
+        temporary = product.with_name(f'{product.name}.{os.getpid()}')
+        command = ['gcc', *CFLAGS, '-o', temporary, *sources]
+        if script:
+            command += ['-Wl,-T,' + str(script)]
+        subprocess.run(command, check=True)
+        temporary.replace(product)
+    return product
+
+
+def _cpio_entry(name: str, mode: int, data: bytes) -> bytes:
+    """One member of a "newc" archive, all of them owned by root."""
+    path = name.encode() + b'\0'
+    fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0)
+    head = b'070701' + b''.join(b'%08x' % field for field in fields) + path
+    return head + b'\0' * (-len(head) % 4) + data + b'\0' * (-len(data) % 4)
+
+
+def ring3_image() -> Path:
+    return _compile(PRODUCTS / 'ring3.bin',
+                    [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c'],
+                    SOURCE / 'ring3.ld')
+
+
+def kernel() -> Path:
+    return GUEST / 'vmlinuz'
+
+
+def initramfs() -> Path:
+    product = PRODUCTS / 'initramfs.cpio'
+    busybox = GUEST / 'busybox'
+    ramtool = _compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c'])
+    init = SOURCE / 'init'
+    require(busybox)
+    if _outdated(product, busybox, ramtool, init, Path(__file__)):
+        _replace(product, b''.join((
+            _cpio_entry('bin', 0o40755, b''),
+            _cpio_entry('bin/busybox', 0o100755, busybox.read_bytes()),
+            _cpio_entry('bin/ramtool', 0o100755, ramtool.read_bytes()),
+            _cpio_entry('init', 0o100755, init.read_bytes()),
+            _cpio_entry('TRAILER!!!', 0, b''))))
+    return product

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A Linux guest that dirties much of its memory and is taken back."""
+
+import secrets
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from guests import Linux, State, linux_boots_under_kvm
+from machine import MIB, STRATEGIES, Finder
+
+RAM_SIZE = 512 * MIB
+STATE_MIB = 8
+DIRTY_MIB = 192
+
+
+@pytest.fixture(scope='module')
+def linux_accel(tmp_path_factory) -> str:
+    probe = tmp_path_factory.mktemp('probe')
+    return 'kvm' if linux_boots_under_kvm(probe) else 'tcg'
+
+
+@pytest.fixture(scope='module')
+def booted(tmp_path_factory, linux_accel):
+    """A disk that has the snapshot "booted", and what the guest was then."""
+    workdir = tmp_path_factory.mktemp('booted')
+    with Linux(workdir, accel=linux_accel, ram=RAM_SIZE) as guest:
+        guest.prepare_state(STATE_MIB)
+        state = guest.state()
+        guest.save('booted')
+    return guest.disk, state
+
+
+@pytest.fixture
+def start(tmp_path, linux_accel, memory, strategy, booted):
+    """Starts the guest anew from a snapshot on a disk of the test's own."""
+    shutil.copy(booted[0], tmp_path / 'disk.qcow2')
+
+    def start_guest(tag: str) -> Linux:
+        return Linux(tmp_path, accel=linux_accel, ram=RAM_SIZE, memory=memory,
+                     strategy=strategy, loadvm=tag)
+    return start_guest
+
+
+def find(guest: Linux, secret: bytes) -> dict[str, int]:
+    finder = Finder(raw=secret, typed=secret.hex().encode())
+    guest.dump(finder)
+    return finder.counts
+
+
+def after_one_question(state: State) -> State:
+    return replace(state, commands=state.commands + 1)
+
+
+def test_back_to_the_snapshot(start, booted, memory, strategy):
+    with start('booted') as guest:
+        saved = guest.state()
+        assert saved == after_one_question(booted[1])
+        guest.save('s')
+        for how in ('hmp', 'qmp'):
+            secret = secrets.token_bytes(16)
+            guest.run(f'ramtool fill /run/dirty {DIRTY_MIB} {secret.hex()}')
+            guest.run('rm /run/state')
+            dirty_rss = guest.rss()
+            counts = find(guest, secret)
+            assert counts['raw'] >= DIRTY_MIB and counts['typed'] > 0
+
+            guest.load('s', how)
+            if strategy == 'madvise':
+                assert guest.rss() < dirty_rss - (DIRTY_MIB - 32) * MIB
+            assert guest.state() == after_one_question(saved)
+            assert find(guest, secret) == {'raw': 0, 'typed': 0}
+        assert guest.qmp('query-ram-reset')['loads'] == 3
+
+    with start('s') as guest:
+        assert guest.state() == after_one_question(saved)
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES[1:])
+def test_load_in_the_middle_of_work(start, strategy):
+    """The guest runs processes that write while it is saved and loaded."""
+    with start('booted') as guest:
+        guest.run('expected=$(sha256sum </run/state)')
+        guest.run('while ramtool fill /run/work 8; do :; done & worker=$!')
+        guest.save('s')
+        secret = secrets.token_bytes(16)
+        for i in range(6):
+            guest.run(f'ramtool fill /run/new{i} {8 + i} {secret.hex()}')
+            guest.load('s', how=('hmp', 'qmp')[i % 2])
+            guest.run(f'kill -0 $worker && [ ! -e /run/new{i} ]')
+        assert find(guest, secret) == {'raw': 0, 'typed': 0}
+        guest.run('kill $worker && [ "$(sha256sum </run/state)" = "$expected" ]')
+        guest.run('[ -z "$(dmesg | grep -E "BUG|Oops|corrupt|Bad page")" ]')

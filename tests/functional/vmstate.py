@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+The machine state inside a qcow2 snapshot, to be damaged on purpose.
+
+qcow2 keeps it behind the disk's own data, in the snapshot's L1 table.
+"""
+
+import struct
+from pathlib import Path
+
+QCOW_MAGIC = b'QFI\xfb'
+OFFSET_MASK = 0x00fffffffffffe00
+COMPRESSED = 1 << 62
+
+VM_FILE_MAGIC = b'QEVM'
+SECTION_START = 1
+SECTION_FULL = 4
+
+
+class VMState:
+    """A context that reads and writes the stream of one snapshot in place."""
+
+    def __init__(self, image: Path, tag: str):
+        self._file = open(image, 'r+b')
+        header = self._read(0, 104)
+        assert header[:4] == QCOW_MAGIC
+        cluster_bits, = struct.unpack_from('>I', header, 20)
+        disk_size, = struct.unpack_from('>Q', header, 24)
+        count, = struct.unpack_from('>I', header, 60)
+        table, = struct.unpack_from('>Q', header, 64)
+        self._cluster = 1 << cluster_bits
+        self._per_l2 = self._cluster // 8
+        reach = self._cluster * self._per_l2
+        l1_table, l1_size, self.size = self._find(table, count, tag)
+        first = -(-disk_size // reach)
+        self._clusters = self._map(l1_table + first * 8, l1_size - first)
+        self.stream = b''.join(self._read(offset, self._cluster)
+                               for offset in self._clusters)[:self.size]
+        assert self.stream.startswith(VM_FILE_MAGIC)
+
+    def __enter__(self) -> 'VMState':
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self._file.close()
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)
+        data = self._file.read(size)
+        return data + b'\0' * (size - len(data))
+
+    def _find(self, at: int, count: int, tag: str) -> tuple[int, int, int]:
+        for _ in range(count):
+            (l1_table, l1_size, id_len, name_len, _, _, _, size,
+             extra) = struct.unpack('>QIHHIIQII', self._read(at, 40))
+            rest = self._read(at + 40, extra + id_len + name_len)
+            if extra >= 8:
+                size, = struct.unpack_from('>Q', rest)
+            if rest[extra + id_len:].decode() == tag:
+                return l1_table, l1_size, size
+            at += -(-(40 + len(rest)) // 8) * 8
+        raise KeyError(tag)
+
+    def _map(self, l1: int, entries: int) -> list[int]:
+        clusters = []
+        for l2, in struct.iter_unpack('>Q', self._read(l1, entries * 8)):
+            table = self._read(l2 & OFFSET_MASK, self._cluster)
+            for entry, in struct.iter_unpack('>Q', table):
+                if len(clusters) * self._cluster >= self.size:
+                    return clusters
+                assert entry & OFFSET_MASK and not entry & COMPRESSED
+                clusters.append(entry & OFFSET_MASK)
+        return clusters
+
+    def write(self, offset: int, data: bytes) -> None:
+        assert offset + len(data) <= self.size
+        for i, byte in enumerate(data, offset):
+            cluster, within = divmod(i, self._cluster)
+            self._file.seek(self._clusters[cluster] + within)
+            self._file.write(bytes((byte,)))
+
+    def truncate(self, offset: int) -> None:
+        """All that follows reads as zeroes, as where a write never came."""
+        for cluster in range(offset // self._cluster, len(self._clusters)):
+            start = max(offset - cluster * self._cluster, 0)
+            self._file.seek(self._clusters[cluster] + start)
+            self._file.write(b'\0' * (self._cluster - start))
+
+    def section(self, kind: int, name: str) -> int:
+        """Where the section with this name starts."""
+        idstr = bytes((len(name),)) + name.encode()
+        at = 0
+        while True:
+            at = self.stream.index(idstr, at + 1)
+            if self.stream[at - 5] == kind:
+                return at - 5
