@@ -14,17 +14,22 @@
 #include "qemu/units.h"
 #include "internal.h"
 
-/* Both large enough to hide the cost of starting a thread or a new chunk */
-#define CHUNK_SIZE      (32 * MiB)
+/* Large enough to hide the cost of starting a thread, or of taking a piece */
 #define BYTES_A_THREAD  (64 * MiB)
+#define PIECE_SIZE      (4 * MiB)
+#define PIECES_AT_ONCE  8
 
 /* The unit in which memory is tested for being zero */
 #define TEST_SIZE       4096
 
+typedef struct Piece {
+    uint64_t start, len;
+} Piece;
+
 typedef struct ClearJob {
-    const RamResetBlock *blk;
-    uint64_t end;
-    uint64_t next;              /* atomic: the first chunk nobody has taken */
+    uint8_t *host;
+    GArray *pieces;
+    unsigned next;              /* atomic: the first piece nobody has taken */
     uint64_t cleared;           /* atomic: bytes */
 } ClearJob;
 
@@ -44,32 +49,48 @@ static uint64_t clear_populated(uint8_t *host, uint64_t len)
     return cleared;
 }
 
-static uint64_t clear_chunk(const RamResetBlock *blk,
-                            uint64_t start, uint64_t end)
-{
-    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    uint64_t from, to, cleared = 0;
-
-    prim_data_begin(it, &blk->map, blk->backing, start, end);
-    while (prim_data_next(it, &from, &to)) {
-        cleared += clear_populated(blk->map.host + from, to - from);
-    }
-    prim_data_end(it);
-    return cleared;
-}
-
 static void *clear_worker(void *opaque)
 {
     ClearJob *job = opaque;
-    uint64_t start, cleared = 0;
+    uint64_t cleared = 0;
+    unsigned i;
 
-    while ((start = qatomic_fetch_add(&job->next, CHUNK_SIZE)) < job->end) {
-        cleared += clear_chunk(job->blk, start,
-                               MIN(start + CHUNK_SIZE, job->end));
+    while ((i = qatomic_fetch_add(&job->next, PIECES_AT_ONCE)) <
+           job->pieces->len) {
+        unsigned end = MIN(i + PIECES_AT_ONCE, job->pieces->len);
+
+        for (; i < end; i++) {
+            Piece *piece = &g_array_index(job->pieces, Piece, i);
+
+            cleared += clear_populated(job->host + piece->start, piece->len);
+        }
     }
     prim_clear_fence();
     qatomic_add(&job->cleared, cleared);
     return NULL;
+}
+
+/*
+ * In one go: looking for the end of data that runs on to the end of a file
+ * takes as long as that file is large, for each piece anew.
+ */
+static GArray *populated_pieces(const RamResetBlock *blk,
+                                uint64_t start, uint64_t end)
+{
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    GArray *pieces = g_array_new(false, false, sizeof(Piece));
+    uint64_t from, to;
+
+    prim_data_begin(it, &blk->map, blk->backing, start, end);
+    while (prim_data_next(it, &from, &to)) {
+        for (; from < to; from += PIECE_SIZE) {
+            Piece piece = { from, MIN(PIECE_SIZE, to - from) };
+
+            g_array_append_val(pieces, piece);
+        }
+    }
+    prim_data_end(it);
+    return pieces;
 }
 
 static bool memset_supports(RamReset *rr, const RamResetBlock *blk,
@@ -81,11 +102,8 @@ static bool memset_supports(RamReset *rr, const RamResetBlock *blk,
 static int memset_zero(RamReset *rr, RamResetBlock *blk,
                        uint64_t start, uint64_t len)
 {
-    ClearJob job = {
-        .blk = blk,
-        .end = start + len,
-        .next = start,
-    };
+    g_autoptr(GArray) pieces = populated_pieces(blk, start, start + len);
+    ClearJob job = { .host = blk->map.host, .pieces = pieces };
     unsigned nr = MIN(ram_reset_threads(rr), DIV_ROUND_UP(len, BYTES_A_THREAD));
     g_autofree GThread **threads = g_new(GThread *, nr);
 
