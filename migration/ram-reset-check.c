@@ -16,65 +16,136 @@
 #include "system/ram-reset.h"
 #include "system/ram-reset-compat.h"
 #include "channel-block.h"
+#include "options.h"
 #include "qemu-file.h"
 #include "ram-reset-check.h"
 #include "ram-reset-stream.h"
 
 static QEMUFile *open_vmstate(BlockDriverState *bs)
 {
-    return qemu_file_new_input(QIO_CHANNEL(qio_channel_block_new(bs)));
+    QIOChannel *ioc = QIO_CHANNEL(qio_channel_block_new(bs));
+    QEMUFile *f = qemu_file_new_input(ioc);
+
+    object_unref(OBJECT(ioc));
+    return f;
 }
 
 /*
  * Before the load
  */
 
-static bool check_machine(void *opaque, const char *name, Error **errp)
+/* What a snapshot says of the machine it is of */
+typedef struct Layout {
+    char *machine;              /* NULL if it does not say */
+    bool ignore_shared;
+    GHashTable *blocks;         /* name -> uint64_t length in bytes */
+} Layout;
+
+static void layout_free(gpointer opaque)
+{
+    Layout *layout = opaque;
+
+    g_free(layout->machine);
+    g_hash_table_unref(layout->blocks);
+    g_free(layout);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Layout, layout_free)
+
+static bool layout_configuration(void *opaque, const char *machine,
+                                 bool ignore_shared, Error **errp)
+{
+    Layout *layout = opaque;
+
+    layout->machine = g_strdup(machine);
+    layout->ignore_shared = ignore_shared;
+    return true;
+}
+
+static bool layout_block(void *opaque, const char *name, uint64_t len,
+                         Error **errp)
+{
+    Layout *layout = opaque;
+
+    g_hash_table_insert(layout->blocks, g_strdup(name),
+                        g_memdup2(&len, sizeof(len)));
+    return true;
+}
+
+static bool compare_configuration(const Layout *layout, Error **errp)
 {
     const char *ours = MACHINE_GET_CLASS(current_machine)->name;
 
-    if (strcmp(name, ours)) {
+    if (!layout->machine) {
+        return true;
+    }
+    if (strcmp(layout->machine, ours)) {
         error_setg(errp, "it is of machine type '%s', this machine is '%s'",
-                   name, ours);
+                   layout->machine, ours);
+        error_append_hint(errp, "Start QEMU with -machine %s.\n",
+                          layout->machine);
+        return false;
+    }
+    if (layout->ignore_shared != migrate_ignore_shared()) {
+        error_setg(errp, "it was saved with migration capability "
+                   "'x-ignore-shared' %s, which is %s now",
+                   layout->ignore_shared ? "on" : "off",
+                   migrate_ignore_shared() ? "on" : "off");
+        error_append_hint(errp, "Set the capability as it was.\n");
         return false;
     }
     return true;
 }
 
-static bool check_block(void *opaque, const char *name, uint64_t len,
-                        Error **errp)
-{
-    GHashTable *named = opaque;
-    RAMBlock *rb = qemu_ram_block_by_name(name);
+static const char ram_hint[] = "Start QEMU with the memory options that the "
+                               "snapshot was taken with.\n";
 
+static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
+                          Error **errp)
+{
     if (!rb || !qemu_ram_is_migratable(rb)) {
-        error_setg(errp, "it has RAM block '%s' (%" PRIu64 " bytes), which "
+        error_setg(errp, "it has RAM block '%s' of %" PRIu64 " bytes, which "
                    "this machine has not", name, len);
+        error_append_hint(errp, ram_hint);
         return false;
     }
     if (rb->flags & RAM_RESIZEABLE ? len > rb->max_length
                                    : len != rb->used_length) {
-        error_setg(errp, "RAM block '%s' has %" PRIu64 " bytes in it, and "
-                   RAM_ADDR_FMT " (hex) in this machine", name, len,
-                   rb->used_length);
+        error_setg(errp, "RAM block '%s' has %" PRIu64 " bytes in it, and %"
+                   PRIu64 " in this machine", name, len,
+                   (uint64_t)rb->used_length);
+        error_append_hint(errp, ram_hint);
         return false;
     }
-    g_hash_table_add(named, rb);
     return true;
 }
 
-/* RAM that the load would leave as the old guest had it */
-static bool check_blocks_end(void *opaque, Error **errp)
+static bool compare_layout(const Layout *layout, Error **errp)
 {
-    GHashTable *named = opaque;
+    ERRP_GUARD();
+    GHashTableIter iter;
+    gpointer name, len;
     RAMBlock *rb;
 
+    if (!compare_configuration(layout, errp)) {
+        return false;
+    }
     RCU_READ_LOCK_GUARD();
+    g_hash_table_iter_init(&iter, layout->blocks);
+    while (g_hash_table_iter_next(&iter, &name, &len)) {
+        if (!compare_block(qemu_ram_block_by_name(name), name,
+                           *(uint64_t *)len, errp)) {
+            return false;
+        }
+    }
+    /* RAM that the load would leave as the old guest had it */
     RAMBLOCK_FOREACH(rb) {
-        if (ram_reset_claims(rb) && !g_hash_table_contains(named, rb)) {
-            error_setg(errp, "this machine has RAM block '%s' ("
-                       RAM_ADDR_FMT " bytes, hex), which is not in it",
-                       rb->idstr, rb->used_length);
+        if (ram_reset_claims(rb) &&
+            !g_hash_table_contains(layout->blocks, rb->idstr)) {
+            error_setg(errp, "this machine has RAM block '%s' of %" PRIu64
+                       " bytes, which is not in it", rb->idstr,
+                       (uint64_t)rb->used_length);
+            error_append_hint(errp, ram_hint);
             return false;
         }
     }
@@ -114,55 +185,88 @@ static BlockDriverState *open_snapshot(BlockDriverState *bs,
     return image;
 }
 
-/* Everything that tells one snapshot, and one RAM layout, from another */
-static char *layout_identity(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+/* Everything that tells one snapshot from another */
+static char *snapshot_identity(BlockDriverState *bs,
+                               const QEMUSnapshotInfo *sn)
 {
     return g_strdup_printf("%s %s %s %" PRIu64 " %" PRIu32 " %" PRIu32
-                           " %" PRIu64 " %" PRIu32,
-                           bdrv_get_node_name(bs), sn->id_str, sn->name,
-                           sn->vm_state_size, sn->date_sec, sn->date_nsec,
-                           sn->vm_clock_nsec, ram_list.version);
+                           " %" PRIu64, bdrv_get_node_name(bs), sn->id_str,
+                           sn->name, sn->vm_state_size, sn->date_sec,
+                           sn->date_nsec, sn->vm_clock_nsec);
+}
+
+/* NULL, with success in @res, if there is no way to know */
+static Layout *read_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                           RamStreamResult *res, Error **errp)
+{
+    static const RamStreamVisitor visitor = {
+        .configuration = layout_configuration,
+        .block = layout_block,
+    };
+    BlockDriverState *image = open_snapshot(bs, sn);
+    g_autoptr(Layout) layout = g_new0(Layout, 1);
+    QEMUFile *f;
+
+    *res = RAM_STREAM_UNKNOWN;
+    layout->blocks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                           g_free);
+    if (!image) {
+        return NULL;
+    }
+    f = open_vmstate(image);
+    *res = ram_stream_walk(f, &visitor, layout, errp);
+    qemu_fclose(f);
+    bdrv_unref(image);
+    return *res == RAM_STREAM_DONE ? g_steal_pointer(&layout) : NULL;
+}
+
+/* A fuzzer loads few snapshots often: they are looked into once */
+#define MAX_LAYOUTS 256
+
+static bool check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                         Error **errp)
+{
+    static GHashTable *layouts;
+    g_autofree char *identity = snapshot_identity(bs, sn);
+    Layout *layout;
+
+    if (!layouts) {
+        layouts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                        layout_free);
+    }
+    layout = g_hash_table_lookup(layouts, identity);
+    if (!layout) {
+        RamStreamResult res;
+        Error *err = NULL;
+
+        layout = read_layout(bs, sn, &res, &err);
+        if (!layout) {
+            if (res == RAM_STREAM_UNKNOWN) {
+                error_free(err);
+                return true;
+            }
+            error_propagate(errp, err);
+            return false;
+        }
+        if (g_hash_table_size(layouts) >= MAX_LAYOUTS) {
+            g_hash_table_remove_all(layouts);
+        }
+        g_hash_table_insert(layouts, g_steal_pointer(&identity), layout);
+    }
+    return compare_layout(layout, errp);
 }
 
 bool ram_reset_check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp)
 {
-    static const RamStreamVisitor visitor = {
-        .machine = check_machine,
-        .block = check_block,
-        .blocks_end = check_blocks_end,
-    };
-    static char *checked;
-    g_autofree char *identity = layout_identity(bs, sn);
-    g_autoptr(GHashTable) named = g_hash_table_new(NULL, NULL);
-    BlockDriverState *image;
-    Error *err = NULL;
-    RamStreamResult res;
-    QEMUFile *f;
+    ERRP_GUARD();
 
-    if (!g_strcmp0(checked, identity)) {
-        return true;
+    if (!check_layout(bs, sn, errp)) {
+        error_prepend(errp, "Snapshot '%s' does not fit, nothing has been "
+                      "changed: ", sn->name);
+        return false;
     }
-    image = open_snapshot(bs, sn);
-    if (!image) {
-        return true;
-    }
-    f = open_vmstate(image);
-    res = ram_stream_walk(f, &visitor, named, &err);
-    qemu_fclose(f);
-    bdrv_unref(image);
-
-    if (res == RAM_STREAM_DONE) {
-        g_free(checked);
-        checked = g_steal_pointer(&identity);
-    }
-    if (res == RAM_STREAM_DONE || res == RAM_STREAM_UNKNOWN) {
-        error_free(err);
-        return true;
-    }
-    error_propagate_prepend(errp, err, "Snapshot '%s' does not fit, nothing "
-                            "has been changed: ", sn->name);
-    return false;
+    return true;
 }
 
 /*
@@ -238,20 +342,21 @@ static bool content_error(ContentCheck *c, RAMBlock *rb, uint64_t page,
     return false;
 }
 
-static bool content_data(RAMBlock *rb, uint64_t start, uint64_t end,
-                         void *opaque)
+static bool content_piece(RAMBlock *rb, uint64_t start, const uint8_t *data,
+                          uint64_t len, void *opaque)
 {
     ContentCheck *c = opaque;
     const uint8_t *state = g_hash_table_lookup(c->states, rb);
     size_t size = qemu_target_page_size();
     bool claimed = ram_reset_claims(rb);
-    uint64_t page;
+    uint64_t at;
 
-    for (page = start / size; page < DIV_ROUND_UP(end, size); page++) {
+    for (at = 0; at < len; at += size) {
+        uint64_t page = (start + at) / size;
         bool zero = state[page] == PAGE_ZERO ||
                     (claimed && state[page] == PAGE_UNNAMED);
 
-        if (zero && !buffer_is_zero(rb->host + page * size, size)) {
+        if (zero && !buffer_is_zero(data + at, size)) {
             return content_error(c, rb, page, "a page that should be zero");
         }
     }
@@ -273,7 +378,7 @@ static bool content_compare(ContentCheck *c)
             return content_error(c, rb, bad - (uint8_t *)value,
                                  "a stored page differs");
         }
-        ram_reset_foreach_data(rb, content_data, c);
+        ram_reset_foreach_content(rb, content_piece, c);
     }
     return c->ok;
 }

@@ -15,7 +15,7 @@
  * @bs: where the VM state is; the snapshot need not be the current one
  *
  * Reads the beginning of the VM state by an image of its own, so nothing
- * changes.  What has been found right is remembered and not read again.
+ * changes.  What it says is remembered and not read again.
  * Where the format of the image, or of the VM state, does not allow to look,
  * the answer is true and the load itself will find out.
  *

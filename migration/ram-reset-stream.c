@@ -16,6 +16,7 @@
 #include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
+#include "ram.h"
 #include "savevm.h"
 #include "ram-reset-stream.h"
 
@@ -28,6 +29,7 @@ typedef struct RamStream {
     char block[NAME_SIZE];
     uint8_t *page;
     uint32_t section;
+    bool ignore_shared;     /* the RAM blocks come with their addresses */
     bool finished;          /* nothing more is wanted */
     Error **errp;
 } RamStream;
@@ -82,6 +84,7 @@ static RamStreamResult stream_subsection(RamStream *s)
 
         while (count-- && !qemu_file_get_error(s->f)) {
             stream_get_name(s, capability);
+            s->ignore_shared |= !strcmp(capability, "x-ignore-shared");
         }
     } else {
         error_setg(s->errp, "the VM state has an unknown '%s'", name);
@@ -102,13 +105,15 @@ static RamStreamResult stream_configuration(RamStream *s)
         return RAM_STREAM_BAD;
     }
     res = stream_check(s);
-    if (res == RAM_STREAM_DONE && s->visitor->machine &&
-        !s->visitor->machine(s->opaque, name, s->errp)) {
-        return RAM_STREAM_STOPPED;
-    }
+    s->ignore_shared = false;
     while (res == RAM_STREAM_DONE &&
            qemu_peek_byte(s->f, 0) == QEMU_VM_SUBSECTION) {
         res = stream_subsection(s);
+    }
+    if (res == RAM_STREAM_DONE && s->visitor->configuration &&
+        !s->visitor->configuration(s->opaque, name, s->ignore_shared,
+                                   s->errp)) {
+        return RAM_STREAM_STOPPED;
     }
     return res;
 }
@@ -144,7 +149,7 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
 
         stream_get_name(s, name);
         len = qemu_get_be64(s->f);
-        if (migrate_ignore_shared()) {
+        if (s->ignore_shared) {
             qemu_get_be64(s->f);
         }
         res = stream_check(s);
@@ -207,22 +212,22 @@ static RamStreamResult stream_ram(RamStream *s)
         if (res != RAM_STREAM_DONE) {
             break;
         }
-        switch (flags & ~RAM_STREAM_CONTINUE) {
-        case RAM_STREAM_MEM_SIZE:
+        switch (flags & ~RAM_SAVE_FLAG_CONTINUE) {
+        case RAM_SAVE_FLAG_MEM_SIZE:
             res = stream_blocks(s, offset);
             break;
-        case RAM_STREAM_ZERO:
-        case RAM_STREAM_PAGE:
+        case RAM_SAVE_FLAG_ZERO:
+        case RAM_SAVE_FLAG_PAGE:
             if (!s->visitor->page) {
                 error_setg(s->errp, "pages come before the RAM blocks");
                 return RAM_STREAM_BAD;
             }
-            res = stream_page(s, offset, flags & RAM_STREAM_ZERO,
-                              flags & RAM_STREAM_CONTINUE);
+            res = stream_page(s, offset, flags & RAM_SAVE_FLAG_ZERO,
+                              flags & RAM_SAVE_FLAG_CONTINUE);
             break;
-        case RAM_STREAM_MULTIFD_FLUSH:
+        case RAM_SAVE_FLAG_MULTIFD_FLUSH:
             break;
-        case RAM_STREAM_EOS:
+        case RAM_SAVE_FLAG_EOS:
             return RAM_STREAM_DONE;
         default:
             error_setg(s->errp, "RAM record with flags 0x%x", flags);
@@ -277,6 +282,7 @@ RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
         .visitor = visitor,
         .opaque = opaque,
         .page = page,
+        .ignore_shared = migrate_ignore_shared(),
         .errp = errp,
     };
     RamStreamResult res = stream_header(&s);

@@ -7,28 +7,23 @@
 #ifndef MIGRATION_RAM_RESET_STREAM_H
 #define MIGRATION_RAM_RESET_STREAM_H
 
-/* The low bits of a RAM record's address; part of the stream format */
-#define RAM_STREAM_ZERO          0x002
-#define RAM_STREAM_MEM_SIZE      0x004
-#define RAM_STREAM_PAGE          0x008
-#define RAM_STREAM_EOS           0x010
-#define RAM_STREAM_CONTINUE      0x020
-#define RAM_STREAM_MULTIFD_FLUSH 0x200
-
 /**
  * RamStreamVisitor: what to do with the parts of a stream
  *
  * Each method returns false with @errp set to stop the walk.  Names are
  * RAM block names, lengths and offsets are in bytes.
  *
- * @machine: the machine type that was saved.  May be NULL.
+ * @configuration: the machine type that was saved, and whether migration
+ *     capability x-ignore-shared was on.  Very old machine types do not save
+ *     it.  May be NULL.
  * @block: a RAM block of the snapshot, with its used_length.
  * @blocks_end: all blocks have been named.  May be NULL.
  * @page: a target page.  @data holds target page size bytes, or is NULL if
  *     the page is zero.  NULL to stop, with success, before the first page.
  */
 typedef struct RamStreamVisitor {
-    bool (*machine)(void *opaque, const char *name, Error **errp);
+    bool (*configuration)(void *opaque, const char *machine,
+                          bool ignore_shared, Error **errp);
     bool (*block)(void *opaque, const char *name, uint64_t len, Error **errp);
     bool (*blocks_end)(void *opaque, Error **errp);
     bool (*page)(void *opaque, const char *name, uint64_t offset,

@@ -10,9 +10,11 @@
 #include "qapi/qapi-visit-ram-reset.h"
 #include "qemu/bswap.h"
 #include "qemu/timer.h"
+#include "system/runstate.h"
 #include "exec/target_page.h"
 #include "migration/colo.h"
 #include "migration/misc.h"
+#include "migration/ram-reset.h"
 #include "migration.h"
 #include "options.h"
 #include "postcopy-ram.h"
@@ -20,9 +22,7 @@
 #include "ram.h"
 #include "savevm.h"
 #include "system/ram-reset-compat.h"
-#include "ram-reset.h"
 #include "ram-reset-check.h"
-#include "ram-reset-stream.h"
 #include "system/ram-reset/trace.h"
 
 /* Protected by the BQL, as all of load_snapshot() is */
@@ -31,9 +31,9 @@ static struct {
     char *tag;
     BlockDriverState *bs;
     Error *verify_err;
-    bool verified;
-    /* When each phase ended, 0 if it has not; CLOCK_REALTIME would jump */
-    int64_t start, reverted, was_reset, zeroed, ram_loaded;
+    bool last_section, verified;
+    /* When each phase ended, 0 if it has not */
+    int64_t start, checked, reverted, was_reset, zeroed, ram_loaded;
 } load;
 
 static uint64_t loads, failed_loads;
@@ -50,9 +50,12 @@ static bool check_migration(Error **errp)
     MigrationStatus incoming = migration_incoming_get_current()->state;
     const char *what = NULL;
 
-    if (incoming != MIGRATION_STATUS_NONE &&
-        incoming != MIGRATION_STATUS_COMPLETED) {
-        what = "an incoming migration is under way";
+    if (runstate_check(RUN_STATE_INMIGRATE) ||
+        (incoming != MIGRATION_STATUS_NONE &&
+         incoming != MIGRATION_STATUS_COMPLETED)) {
+        what = "an incoming migration has not completed";
+    } else if (migration_is_running()) {
+        what = "a migration is running, wait for its end or cancel it";
     } else if (migrate_postcopy_ram()) {
         what = "migration capability 'postcopy-ram' is on, set it to off";
     } else if (migrate_colo() || migration_incoming_colo_enabled()) {
@@ -68,13 +71,17 @@ static bool check_migration(Error **errp)
 bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp)
 {
+    int64_t start = now();
+
     if (ram_reset_enabled() &&
         (!check_migration(errp) || !ram_reset_check_layout(bs, sn, errp))) {
         return false;
     }
     load.active = true;
+    load.last_section = false;
     load.tag = g_strdup(sn->name);
-    load.start = now();
+    load.start = start;
+    load.checked = now();
     trace_ram_reset_load_begin(load.tag);
     return true;
 }
@@ -94,7 +101,7 @@ void ram_reset_load_begin(BlockDriverState *bs)
 
 /* As ram_load_precopy() has them: address and flags, then the byte 0 */
 #define ZERO_RECORD_SIZE  9
-#define ZERO_RECORD_FLAGS (RAM_STREAM_ZERO | RAM_STREAM_CONTINUE)
+#define ZERO_RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
 
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
@@ -119,23 +126,20 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
     }
 }
 
-/* Whether what follows in @f, behind RAM's content, may be more of RAM */
-static bool ram_continues(QEMUFile *f)
+void ram_reset_load_section(uint8_t type)
 {
-    int footer = migrate_get_current()->send_section_footer ? 5 : 0;
-    int type = qemu_peek_byte(f, footer);
-
-    return type == QEMU_VM_SECTION_PART || type == QEMU_VM_SECTION_END ||
-           type == QEMU_VM_COMMAND;
+    load.last_section = type == QEMU_VM_SECTION_END;
 }
 
-void ram_reset_load_ram_done(QEMUFile *f)
+void ram_reset_load_ram_done(int ret)
 {
-    if (!load.active) {
+    if (!load.active || ret) {
         return;
     }
     load.ram_loaded = now();
-    if (ram_reset_verify_wanted() && !load.verified && !ram_continues(f)) {
+    if (load.last_section && ram_reset_verify_wanted()) {
+        error_free(load.verify_err);
+        load.verify_err = NULL;
         load.verified = ram_reset_check_content(load.bs, &load.verify_err);
     }
 }
@@ -158,8 +162,8 @@ bool ram_reset_load_end(int ret, Error **errp)
         error_propagate(errp, g_steal_pointer(&load.verify_err));
         ok = false;
     } else if (!ret && !load.verified && ram_reset_verify_wanted()) {
-        error_setg(errp, "RAM cannot be verified: the VM state has other "
-                   "sections between those of RAM");
+        error_setg(errp, "RAM cannot be verified: the VM state has no end "
+                   "of RAM");
         ok = false;
     }
 
@@ -168,7 +172,8 @@ bool ram_reset_load_end(int ret, Error **errp)
     info->success = ok && !ret;
     info->blocks = ram_reset_finish();
     info->phases = g_new0(RamResetPhases, 1);
-    info->phases->disk_revert = phase(load.start, load.reverted);
+    info->phases->check = phase(load.start, load.checked);
+    info->phases->disk_revert = phase(load.checked, load.reverted);
     info->phases->system_reset = phase(load.reverted, load.was_reset);
     info->phases->ram_reset = phase(load.was_reset, load.zeroed);
     info->phases->ram_load = phase(load.zeroed, load.ram_loaded);

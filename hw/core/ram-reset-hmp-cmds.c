@@ -30,9 +30,10 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
 
 static void print_phases(Monitor *mon, RamResetPhases *p)
 {
-    monitor_printf(mon, "  disk revert %.3f ms, system reset %.3f ms, "
-                   "RAM reset %.3f ms, RAM load %.3f ms, device load %.3f ms, "
-                   "total %.3f ms\n", p->disk_revert / 1e6,
+    monitor_printf(mon, "  check %.3f ms, disk revert %.3f ms, "
+                   "system reset %.3f ms, RAM reset %.3f ms, "
+                   "RAM load %.3f ms, device load %.3f ms, total %.3f ms\n",
+                   p->check / 1e6, p->disk_revert / 1e6,
                    p->system_reset / 1e6, p->ram_reset / 1e6,
                    p->ram_load / 1e6, p->device_load / 1e6, p->total / 1e6);
 }

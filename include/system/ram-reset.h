@@ -152,19 +152,21 @@ static inline void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset,
 bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset);
 
 /**
- * ram_reset_foreach_data: walk over what may hold bytes other than zero
+ * ram_reset_foreach_content: show all of a block's bytes
  *
- * @rb: the block; pages that the host has not populated are passed over
- *     and not touched
- * @func: called with ranges of bytes in @rb, in rising order, until it
- *     returns false
+ * @rb: the block.  It is not populated by being read: shared memory is read
+ *     through its file, and of private hugepages those that are not there
+ *     are passed over.
+ * @func: called with pieces of @rb in rising order, @start and @len in
+ *     bytes and multiples of the target page size, until it returns false
  *
  * Works at any time.
  */
-void ram_reset_foreach_data(RAMBlock *rb,
-                            bool (*func)(RAMBlock *rb, uint64_t start,
-                                         uint64_t end, void *opaque),
-                            void *opaque);
+void ram_reset_foreach_content(RAMBlock *rb,
+                               bool (*func)(RAMBlock *rb, uint64_t start,
+                                            const uint8_t *data, uint64_t len,
+                                            void *opaque),
+                               void *opaque);
 
 /**
  * ram_reset_finish: end the reset; nothing is known zero from now on

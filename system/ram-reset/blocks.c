@@ -11,7 +11,7 @@
 
 HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb)
 {
-    Object *owner = rb->mr ? memory_region_owner(rb->mr) : NULL;
+    Object *owner = memory_region_owner(rb->mr);
 
     return (HostMemoryBackend *)object_dynamic_cast(owner,
                                                     TYPE_MEMORY_BACKEND);
@@ -46,6 +46,41 @@ const char *ram_reset_block_refusal(RAMBlock *rb)
         return "private to a confidential guest (guest_memfd)";
     }
     return NULL;
+}
+
+PrimMap ram_reset_block_map(RAMBlock *rb)
+{
+    return (PrimMap) {
+        .host = rb->host,
+        .len = rb->used_length,
+        .page_size = rb->page_size,
+        .fd = rb->fd,
+        .fd_offset = rb->fd_offset,
+        .shared = qemu_ram_is_shared(rb),
+        .noreserve = qemu_ram_is_noreserve(rb),
+    };
+}
+
+bool ram_reset_block_is_aliased(RAMBlock *rb)
+{
+    struct stat ours, theirs;
+    RAMBlock *other;
+
+    if (rb->fd < 0 || qemu_ram_is_shared(rb)) {
+        return false;
+    }
+    if (fstat(rb->fd, &ours) < 0) {
+        return true;
+    }
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(other) {
+        if (other != rb && other->fd >= 0 &&
+            (fstat(other->fd, &theirs) < 0 ||
+             (ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *ram_reset_block_keep_reason(const RamResetBlock *blk)

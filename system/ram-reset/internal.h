@@ -20,7 +20,7 @@
  * @map: its used_length as it was when the plan was made
  * @owner: the object that claims it; NULL if it is left alone
  * @strategy: class whose methods apply, @owner's or the fallback's
- * @known: allocated by begin
+ * @known: allocated by begin; NULL if nothing can be known
  * @info: what query-ram-reset will show
  */
 struct RamResetBlock {
@@ -53,6 +53,14 @@ const char *ram_reset_block_memdev(RAMBlock *rb);
 
 /* Why no strategy may touch @rb; NULL if one may.  A static string. */
 const char *ram_reset_block_refusal(RAMBlock *rb);
+
+PrimMap ram_reset_block_map(RAMBlock *rb);
+
+/*
+ * Whether @rb is a private mapping of a file that another block maps, too:
+ * what is loaded there may show through here.
+ */
+bool ram_reset_block_is_aliased(RAMBlock *rb);
 
 /* Why memory of @blk must not be given back to the host, or NULL */
 const char *ram_reset_block_keep_reason(const RamResetBlock *blk);

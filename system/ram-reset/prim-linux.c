@@ -49,15 +49,56 @@ static bool file_is_empty(int fd)
     return st.st_blocks == 0;
 }
 
+static size_t base_page_size(void)
+{
+    return getauxval(AT_PAGESZ);
+}
+
+static bool is_hugetlb(const PrimMap *map)
+{
+    return map->page_size > base_page_size();
+}
+
+static bool file_is_regular(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 PrimBacking prim_backing(const PrimMap *map)
 {
     if (map->shared) {
-        return map->fd < 0 ? PRIM_SHARED_ANON : PRIM_SHARED_FILE;
+        return map->fd >= 0 && file_is_regular(map->fd) ? PRIM_SHARED_FILE
+                                                        : PRIM_SHARED_OTHER;
     }
     if (map->fd < 0 || file_is_empty(map->fd)) {
         return PRIM_PRIVATE_ZERO;
     }
     return PRIM_PRIVATE_FILE;
+}
+
+/*
+ * Punching a hole into hugetlbfs also gives up what mmap() had reserved, and
+ * then the next touch may be a SIGBUS.  Any other mapping reserves anew, and
+ * what it reserves belongs to the file.
+ */
+static int reserve_hugepages(const PrimMap *map, uint64_t start, uint64_t len)
+{
+    void *p = mmap(NULL, len, PROT_NONE, MAP_SHARED, map->fd,
+                   map->fd_offset + start);
+
+    return p == MAP_FAILED ? -1 : munmap(p, len);
+}
+
+static int drop_shared_file(const PrimMap *map, uint64_t start, uint64_t len)
+{
+    if (fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  map->fd_offset + start, len) < 0) {
+        return -1;
+    }
+    return is_hugetlb(map) && !map->noreserve
+           ? reserve_hugepages(map, start, len) : 0;
 }
 
 int prim_drop(const PrimMap *map, PrimBacking backing,
@@ -70,10 +111,9 @@ int prim_drop(const PrimMap *map, PrimBacking backing,
         ret = madvise(map->host + start, len, MADV_DONTNEED);
         break;
     case PRIM_SHARED_FILE:
-        ret = fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                        map->fd_offset + start, len);
+        ret = drop_shared_file(map, start, len);
         break;
-    case PRIM_SHARED_ANON:
+    case PRIM_SHARED_OTHER:
         ret = madvise(map->host + start, len, MADV_REMOVE);
         break;
     case PRIM_PRIVATE_FILE:
@@ -108,26 +148,11 @@ void prim_clear_fence(void)
 #endif
 }
 
-void prim_data_begin(PrimDataIter *it, const PrimMap *map,
-                     PrimBacking backing, uint64_t from, uint64_t to)
+static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
-    it->map = map;
-    it->backing = backing;
-    it->pos = from;
-    it->to = to;
-    it->pagemap = -1;
-    it->buf_first = it->buf_len = 0;
-    if (backing == PRIM_PRIVATE_ZERO) {
-        it->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    }
-}
-
-void prim_data_end(PrimDataIter *it)
-{
-    if (it->pagemap >= 0) {
-        close(it->pagemap);
-        it->pagemap = -1;
-    }
+    *start = it->pos;
+    *end = it->pos = it->to;
+    return true;
 }
 
 /* Whether base page @page, counted from address 0, may hold data */
@@ -154,7 +179,7 @@ static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
 
 static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
-    unsigned long base = getauxval(AT_PAGESZ);
+    size_t base = base_page_size();
     uint64_t first = (uintptr_t)it->map->host / base;
     uint64_t page = first + it->pos / base;
     uint64_t to = first + (it->to + base - 1) / base;
@@ -163,7 +188,6 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
         page++;
     }
     if (page == to) {
-        it->pos = it->to;
         return false;
     }
     *start = (page - first) * base;
@@ -184,20 +208,22 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
 static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     uint64_t file = it->map->fd_offset;
-    off_t data = lseek(it->map->fd, file + it->pos, SEEK_DATA);
+    off_t from = file + it->pos;
+    off_t data = lseek(it->map->fd, from, SEEK_DATA);
     off_t hole;
 
     if (data < 0 && errno == ENXIO) {
-        it->pos = it->to;
         return false;
     }
-    *start = data < 0 ? it->pos : data - file;
+    if (data < from) {
+        return next_is_all(it, start, end);
+    }
+    *start = data - file;
     if (*start >= it->to) {
-        it->pos = it->to;
         return false;
     }
-    hole = data < 0 ? -1 : lseek(it->map->fd, data, SEEK_HOLE);
-    *end = hole < 0 ? it->to : hole - file;
+    hole = lseek(it->map->fd, data, SEEK_HOLE);
+    *end = hole > data ? hole - file : it->to;
     if (*end > it->to) {
         *end = it->to;
     }
@@ -205,18 +231,119 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
     return true;
 }
 
-bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
+/* Where hugepages are in this mapping; 1 yes, 0 no, as mincore() has it */
+static bool hugepage_is_mapped(const PrimMap *map, uint64_t offset)
 {
-    if (it->pos >= it->to) {
+    unsigned char vec[1];
+
+    return mincore(map->host + offset, base_page_size(), vec) < 0 ||
+           (vec[0] & 1);
+}
+
+/* Reading a hole by read() does not populate it, other than by a load */
+static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
+{
+    static const char zeros[4096];
+    char buf[sizeof(zeros)];
+    uint64_t at;
+
+    for (at = 0; at < map->page_size; at += sizeof(buf)) {
+        ssize_t n = pread(map->fd, buf, sizeof(buf),
+                          map->fd_offset + offset + at);
+
+        if (n != (ssize_t)sizeof(buf) || memcmp(buf, zeros, sizeof(buf))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * hugetlbfs has no SEEK_DATA of its own, and a page that another process has
+ * populated is not in our page table.  If all pages that the file has are in
+ * it, then there is nothing where our page table has none.
+ */
+static bool hugetlb_holes_are_zero(const PrimMap *map)
+{
+    uint64_t mapped = 0, at;
+    struct stat st;
+
+    if (map->fd < 0) {
+        return true;
+    }
+    if (fstat(map->fd, &st) < 0) {
         return false;
     }
-    if (it->backing == PRIM_SHARED_FILE) {
-        return next_by_seek(it, start, end);
+    if (!map->shared) {
+        return st.st_blocks == 0;
     }
-    if (it->pagemap >= 0) {
-        return next_by_pagemap(it, start, end);
+    for (at = 0; at < map->len; at += map->page_size) {
+        mapped += hugepage_is_mapped(map, at);
     }
-    *start = it->pos;
-    *end = it->pos = it->to;
+    return (uint64_t)st.st_blocks * 512 == mapped * map->page_size;
+}
+
+static bool hugetlb_data(PrimDataIter *it, uint64_t offset)
+{
+    return hugepage_is_mapped(it->map, offset) ||
+           (!it->holes_are_zero && hugepage_has_content(it->map, offset));
+}
+
+static bool next_by_hugepage(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    uint64_t size = it->map->page_size;
+    uint64_t at = it->pos - it->pos % size;
+
+    while (at < it->to && !hugetlb_data(it, at)) {
+        at += size;
+    }
+    if (at >= it->to) {
+        return false;
+    }
+    *start = at < it->pos ? it->pos : at;
+    do {
+        at += size;
+    } while (at < it->to && hugetlb_data(it, at));
+    *end = at < it->to ? at : it->to;
+    it->pos = *end;
     return true;
+}
+
+void prim_data_begin(PrimDataIter *it, const PrimMap *map,
+                     PrimBacking backing, uint64_t from, uint64_t to)
+{
+    it->map = map;
+    it->pos = from;
+    it->to = to;
+    it->pagemap = -1;
+    it->buf_first = it->buf_len = 0;
+    it->next = next_is_all;
+    if (is_hugetlb(map)) {
+        it->holes_are_zero = hugetlb_holes_are_zero(map);
+        it->next = next_by_hugepage;
+    } else if (backing == PRIM_SHARED_FILE) {
+        it->next = next_by_seek;
+    } else if (backing == PRIM_PRIVATE_ZERO) {
+        it->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        if (it->pagemap >= 0) {
+            it->next = next_by_pagemap;
+        }
+    }
+}
+
+bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    if (it->pos < it->to && it->next(it, start, end)) {
+        return true;
+    }
+    it->pos = it->to;
+    return false;
+}
+
+void prim_data_end(PrimDataIter *it)
+{
+    if (it->pagemap >= 0) {
+        close(it->pagemap);
+        it->pagemap = -1;
+    }
 }

@@ -23,7 +23,8 @@
 
 /*
  * A mapping of memory.  @fd: the file behind it, or -1 for anonymous memory;
- * @fd_offset: where in that file @host lies.
+ * @fd_offset: where in that file @host lies; @noreserve: mapped with
+ * MAP_NORESERVE.  A @page_size above the host's own means hugetlbfs.
  */
 typedef struct PrimMap {
     uint8_t *host;
@@ -32,6 +33,7 @@ typedef struct PrimMap {
     int fd;
     uint64_t fd_offset;
     bool shared;
+    bool noreserve;
 } PrimMap;
 
 /*
@@ -44,10 +46,10 @@ typedef enum PrimBacking {
     PRIM_PRIVATE_ZERO,
     /* Private memory over a file with bytes of its own, or of unknown ones */
     PRIM_PRIVATE_FILE,
-    /* Shared memory with a file to punch holes in */
+    /* Shared memory with a regular file to punch holes in */
     PRIM_SHARED_FILE,
-    /* Shared anonymous memory */
-    PRIM_SHARED_ANON,
+    /* Shared memory without one: anonymous, or of a character device */
+    PRIM_SHARED_OTHER,
 } PrimBacking;
 
 PrimBacking prim_backing(const PrimMap *map);
@@ -55,8 +57,11 @@ PrimBacking prim_backing(const PrimMap *map);
 /*
  * Give [@start, @start + @len) of the mapping back to the kernel; it reads
  * zero afterwards, for every process that maps the same shared memory.
+ * Shared hugepages that were reserved are reserved again.
  * -EINVAL for PRIM_PRIVATE_FILE, whose dropped pages would show the file.
- * After a failure the range holds what it held, or zeros, page by page.
+ * After a failure the range holds what it held, or zeros, page by page;
+ * -ENOMEM may mean that somebody took the hugepages before they could be
+ * reserved again.
  */
 int prim_drop(const PrimMap *map, PrimBacking backing,
               uint64_t start, uint64_t len);
@@ -71,7 +76,7 @@ void prim_clear_fence(void);
 
 /*
  * Walk over what may hold bytes other than zero.  Ranges that the kernel
- * has no page for are passed over without being touched; where it does not
+ * has no page for are passed over without being populated; where it does not
  * tell, everything counts as data.  So: never a byte too few.
  *
  *     PrimDataIter it;
@@ -88,10 +93,11 @@ void prim_clear_fence(void);
  */
 typedef struct PrimDataIter {
     const PrimMap *map;
-    PrimBacking backing;
+    bool (*next)(struct PrimDataIter *it, uint64_t *start, uint64_t *end);
     uint64_t pos, to;
     int pagemap;
-    uint64_t buf_first, buf_len;    /* in pages of the base size */
+    bool holes_are_zero;            /* hugetlbfs: where there is no page */
+    uint64_t buf_first, buf_len;    /* pagemap: in pages of the base size */
     uint64_t buf[4096];
 } PrimDataIter;
 

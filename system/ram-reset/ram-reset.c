@@ -69,25 +69,13 @@ static void plan_strategy(RamResetBlock *blk)
                          blk->info->reason);
 }
 
-static PrimMap block_map(RAMBlock *rb)
-{
-    return (PrimMap) {
-        .host = rb->host,
-        .len = rb->used_length,
-        .page_size = rb->page_size,
-        .fd = rb->fd,
-        .fd_offset = rb->fd_offset,
-        .shared = qemu_ram_is_shared(rb),
-    };
-}
-
 static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
                        bool ignored)
 {
     const char *refusal;
 
     blk->rb = rb;
-    blk->map = block_map(rb);
+    blk->map = ram_reset_block_map(rb);
     blk->backing = prim_backing(&blk->map);
     blk->info = g_new0(RamResetBlockInfo, 1);
     blk->info->name = g_strdup(rb->idstr);
@@ -172,8 +160,10 @@ static void begin_block(RamResetBlock *blk)
     }
     blk->info->zeroed_pages = blk->info->zeroed_bytes >>
                               qemu_target_page_bits();
-    blk->known = zeromap_new(blk->map.len, qemu_target_page_bits());
-    zeromap_mark(blk->known, 0, blk->map.len);
+    if (!ram_reset_block_is_aliased(blk->rb)) {
+        blk->known = zeromap_new(blk->map.len, qemu_target_page_bits());
+        zeromap_mark(blk->known, 0, blk->map.len);
+    }
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
     trace_ram_reset_zeroed(blk->info->name, blk->info->strategy,
                            blk->info->zeroed_bytes);
@@ -250,24 +240,6 @@ void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
     if (blk->known) {
         zeromap_forget(blk->known, offset, qemu_target_page_size());
     }
-}
-
-void ram_reset_foreach_data(RAMBlock *rb,
-                            bool (*func)(RAMBlock *rb, uint64_t start,
-                                         uint64_t end, void *opaque),
-                            void *opaque)
-{
-    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    PrimMap map = block_map(rb);
-    uint64_t start, end;
-
-    prim_data_begin(it, &map, prim_backing(&map), 0, map.len);
-    while (prim_data_next(it, &start, &end)) {
-        if (!func(rb, start, end, opaque)) {
-            break;
-        }
-    }
-    prim_data_end(it);
 }
 
 RamResetBlockInfoList *ram_reset_finish(void)

@@ -42,10 +42,11 @@ bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset)
     return false;
 }
 
-void ram_reset_foreach_data(RAMBlock *rb,
-                            bool (*func)(RAMBlock *rb, uint64_t start,
-                                         uint64_t end, void *opaque),
-                            void *opaque)
+void ram_reset_foreach_content(RAMBlock *rb,
+                               bool (*func)(RAMBlock *rb, uint64_t start,
+                                            const uint8_t *data, uint64_t len,
+                                            void *opaque),
+                               void *opaque)
 {
 }
 

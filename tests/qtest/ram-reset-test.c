@@ -15,6 +15,7 @@ int main(int argc, char **argv)
         return g_test_run();
     }
     add_roundtrip_tests();
+    add_memory_tests();
     add_rules_tests();
     add_start_tests();
     add_timing_tests();

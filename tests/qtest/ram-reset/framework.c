@@ -17,18 +17,20 @@
 const char *mem_name(MemKind kind)
 {
     static const char *const names[MEM__MAX] = {
-        "anon", "thp", "memfd", "hugetlb", "private-file",
+        "anon", "thp", "memfd", "hugetlb", "hugetlb-private", "private-file",
     };
 
     return names[kind];
 }
 
-static uint64_t hugepages_free(void)
+uint64_t hugepages(const char *what)
 {
+    g_autofree char *name = g_strdup_printf("/sys/kernel/mm/hugepages/"
+                                            "hugepages-2048kB/%s_hugepages",
+                                            what);
     g_autofree char *text = NULL;
 
-    if (!g_file_get_contents("/sys/kernel/mm/hugepages/hugepages-2048kB/"
-                             "free_hugepages", &text, NULL, NULL)) {
+    if (!g_file_get_contents(name, &text, NULL, NULL)) {
         return 0;
     }
     return g_ascii_strtoull(text, NULL, 10);
@@ -46,8 +48,9 @@ const char *mem_missing(MemKind kind)
         }
         return NULL;
     case MEM_HUGETLB:
-        return hugepages_free() < 64 ? "fewer than 64 hugepages of 2 MiB are "
-                                       "free, raise vm.nr_hugepages" : NULL;
+    case MEM_HUGETLB_PRIVATE:
+        return hugepages("free") < 64 ? "fewer than 64 hugepages of 2 MiB are "
+                                         "free, raise vm.nr_hugepages" : NULL;
     default:
         return NULL;
     }
@@ -82,6 +85,9 @@ static char *backend(const Vm *vm, MemKind kind)
         return g_strdup("memory-backend-memfd,share=on");
     case MEM_HUGETLB:
         return g_strdup("memory-backend-memfd,share=on,hugetlb=on,"
+                        "hugetlbsize=2M");
+    case MEM_HUGETLB_PRIVATE:
+        return g_strdup("memory-backend-memfd,share=off,hugetlb=on,"
                         "hugetlbsize=2M");
     case MEM_FILE:
         return g_strdup_printf("memory-backend-file,share=off,mem-path=%s",
@@ -145,7 +151,7 @@ void vm_stop(Vm *vm)
     qtest_quit(vm->qts);
 }
 
-static void qemu_img(const char *fmt, ...)
+static void G_GNUC_PRINTF(1, 2) qemu_img(const char *fmt, ...)
 {
     g_autofree char *args = NULL, *line = NULL, *out = NULL, *err = NULL;
     int status;
@@ -223,9 +229,12 @@ void vm_load_says(Vm *vm, const char *tag, const char *message)
     g_assert_nonnull(strstr(text, message));
 }
 
+/* In pieces, for QEMU keeps what it has allocated for a large command */
 void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte)
 {
-    qtest_memset(vm->qts, addr, byte, len);
+    for (uint64_t end = addr + len; addr < end; addr += MiB) {
+        qtest_memset(vm->qts, addr, byte, MIN(MiB, end - addr));
+    }
 }
 
 void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len)

@@ -15,6 +15,7 @@ typedef enum MemKind {
     MEM_THP,            /* private, transparent hugepages */
     MEM_MEMFD,          /* shared memfd */
     MEM_HUGETLB,        /* shared memfd of 2 MiB pages */
+    MEM_HUGETLB_PRIVATE,
     MEM_FILE,           /* private mapping of a file that is full of data */
     MEM__MAX
 } MemKind;
@@ -23,6 +24,9 @@ const char *mem_name(MemKind kind);
 
 /* Why this host has no such memory; NULL if it has */
 const char *mem_missing(MemKind kind);
+
+/* A file of /sys/kernel/mm/hugepages for 2 MiB pages, such as "free" */
+uint64_t hugepages(const char *what);
 
 /*
  * A pc machine with a qcow2 disk, under -accel qtest.  RAM is the backend
@@ -88,6 +92,7 @@ void assert_no_start(const char *args, const char *object,
                      const char *message);
 
 void add_roundtrip_tests(void);
+void add_memory_tests(void);
 void add_rules_tests(void);
 void add_start_tests(void);
 void add_timing_tests(void);

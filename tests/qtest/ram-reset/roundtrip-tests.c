@@ -76,7 +76,8 @@ static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
     g_assert_false(qdict_get_bool(block, "fallback"));
     g_assert_cmpuint(qdict_get_int(block, "size"), ==, SIZE);
     g_assert_cmpuint(qdict_get_int(block, "page-size"), ==,
-                     c->kind == MEM_HUGETLB ? 2 * MiB : PAGE);
+                     c->kind == MEM_HUGETLB || c->kind == MEM_HUGETLB_PRIVATE
+                     ? 2 * MiB : PAGE);
     g_assert_cmpuint(qdict_get_int(block, "copied-pages"), ==, stored);
     g_assert_cmpuint(qdict_get_int(block, "skipped-pages"), ==,
                      SIZE / PAGE - stored);
@@ -168,6 +169,12 @@ static void test_private_file_is_not_changed(const void *opaque)
     vm_load(vm, "first");
     g_assert_true(g_file_get_contents(vm->ram_file, &is, NULL, NULL));
     g_assert_cmpint(memcmp(was, is, SIZE), ==, 0);
+    if (c->strategy) {
+        g_autoptr(QDict) block = vm_query_block(vm, "ram");
+
+        g_assert_cmpstr(qdict_get_str(block, "strategy"), ==,
+                        expected_strategy(c));
+    }
     vm_end(vm);
 }
 

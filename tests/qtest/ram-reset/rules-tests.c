@@ -27,6 +27,13 @@ static uint64_t counter(Vm *vm, const char *name)
     return qdict_get_int(info, name);
 }
 
+static void set_capability(Vm *vm, const char *name, bool on)
+{
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate-set-capabilities', 'arguments': {"
+        " 'capabilities': [{'capability': %s, 'state': %i}]}}", name, on);
+}
+
 /* A fuzzer writes its input into such a block before the load */
 static void test_ignore_shared_block_is_not_touched(const void *strategy)
 {
@@ -43,10 +50,7 @@ static void test_ignore_shared_block_is_not_touched(const void *strategy)
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
     int fd;
 
-    qtest_qmp_assert_success(vm->qts,
-        "{'execute': 'migrate-set-capabilities', 'arguments': {"
-        " 'capabilities': [{'capability': 'x-ignore-shared',"
-        " 'state': true}]}}");
+    set_capability(vm, "x-ignore-shared", true);
     fd = open(file, O_RDWR);
     g_assert_cmpint(fd, >=, 0);
     g_assert_cmpint(pwrite(fd, buf, 1, 4096), ==, 1);
@@ -147,6 +151,63 @@ static void test_missing_ram_is_refused(const void *strategy)
     vm_end(vm);
 }
 
+/* Who claims what may change between two loads of one snapshot */
+static void test_missing_ram_is_refused_later(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, ",memdev=ram");
+    g_autofree char *extra =
+        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
+                        "-object memory-backend-ram,id=more,size=8m", object);
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+
+    vm_save(vm, "without");
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm',"
+        " 'memdev': 'more', 'id': 'dimm0'}}");
+    vm_load(vm, "without");
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
+        " 'qom-type': 'ram-reset-memset'}}");
+    vm_load_says(vm, "without", "this machine has RAM block 'more'");
+    vm_end(vm);
+}
+
+static void test_other_capability_is_refused(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    Vm *vm = vm_start(MEM_ANON, SIZE, object);
+
+    vm_save(vm, "off");
+    set_capability(vm, "x-ignore-shared", true);
+    vm_load_says(vm, "off", "capability 'x-ignore-shared' off, which is on");
+    vm_save(vm, "on");
+    vm_load(vm, "on");
+    set_capability(vm, "x-ignore-shared", false);
+    vm_load_says(vm, "on", "capability 'x-ignore-shared' on, which is off");
+    vm_load(vm, "off");
+    vm_end(vm);
+}
+
+static void test_running_migration_is_not_disturbed(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    Vm *vm = vm_start(MEM_ANON, SIZE, object);
+
+    vm_save(vm, "clean");
+    vm_fill(vm, HIGH, SIZE - HIGH, 1);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate-set-parameters', 'arguments': {"
+        " 'max-bandwidth': 1000}}");
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate', 'arguments': {"
+        " 'uri': 'exec:cat >/dev/null'}}");
+    vm_load_says(vm, "clean", "nothing has been changed: a migration is "
+                              "running");
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'migrate_cancel'}");
+    vm_end(vm);
+}
+
 static void test_postcopy_is_refused(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
@@ -154,10 +215,7 @@ static void test_postcopy_is_refused(const void *strategy)
 
     vm_save(vm, "clean");
     vm_fill(vm, HIGH, MiB, 1);
-    qtest_qmp_assert_success(vm->qts,
-        "{'execute': 'migrate-set-capabilities', 'arguments': {"
-        " 'capabilities': [{'capability': 'postcopy-ram',"
-        " 'state': true}]}}");
+    set_capability(vm, "postcopy-ram", true);
     vm_load_says(vm, "clean", "nothing has been changed: migration "
                               "capability 'postcopy-ram' is on");
     g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
@@ -316,6 +374,10 @@ void add_rules_tests(void)
     add("rom-is-left-to-the-snapshot", test_rom_is_left_to_the_snapshot);
     add("other-ram-size-is-refused", test_other_ram_size_is_refused);
     add("missing-ram-is-refused", test_missing_ram_is_refused);
+    add("missing-ram-is-refused-later", test_missing_ram_is_refused_later);
+    add("other-capability-is-refused", test_other_capability_is_refused);
+    add("running-migration-is-not-disturbed",
+        test_running_migration_is_not_disturbed);
     add("postcopy-is-refused", test_postcopy_is_refused);
     add("verify-finds-a-difference", test_verify_finds_a_difference);
     qtest_add_func("ram-reset/rules/prealloc-stays-allocated",

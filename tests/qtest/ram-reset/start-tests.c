@@ -148,7 +148,8 @@ static void assert_loaded(Vm *vm, unsigned loads)
     QDict *last = qdict_get_qdict(info, "last-load");
     QDict *phases = qdict_get_qdict(last, "phases");
     static const char *const names[] = {
-        "disk-revert", "system-reset", "ram-reset", "ram-load", "device-load",
+        "check", "disk-revert", "system-reset", "ram-reset", "ram-load",
+        "device-load",
     };
     int64_t sum = 0;
 

@@ -8,6 +8,7 @@
 #define MIGRATION_RAM_RESET_H
 
 #include "block/snapshot.h"
+#include "migration/qemu-file-types.h"
 #include "system/ram-reset.h"
 
 /*
@@ -22,9 +23,9 @@
  * @bs: where the VM state is
  * @sn: the snapshot in @bs
  *
- * Returns: false with @errp set if the load is refused: an incoming
- * migration, postcopy or COLO is set up, or the snapshot is one of another
- * machine or RAM layout.  Nothing has been changed then.
+ * Returns: false with @errp set if the load is refused: a migration is under
+ * way, postcopy or COLO is set up, or the snapshot is one of another machine
+ * or RAM layout.  Nothing has been changed then.
  */
 bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp);
@@ -60,13 +61,21 @@ static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 }
 
 /**
+ * ram_reset_load_section: a section that goes on with something is next
+ *
+ * @type: QEMU_VM_SECTION_PART or QEMU_VM_SECTION_END
+ */
+void ram_reset_load_section(uint8_t type);
+
+/**
  * ram_reset_load_ram_done: a section of RAM has been loaded
  *
- * @f: the stream, just behind the section's content
+ * @ret: what loading it gave, 0 or -errno
  *
- * Behind the last one this verifies RAM, if an object asks for that.
+ * Behind the last one, and before any device that comes later, this verifies
+ * RAM if an object asks for that.
  */
-void ram_reset_load_ram_done(QEMUFile *f);
+void ram_reset_load_ram_done(int ret);
 
 /**
  * ram_reset_load_end: the load is over, or is given up

@@ -1,0 +1,174 @@
+/*
+ * RAM reset: memory that is easily got wrong
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "framework.h"
+
+#define SIZE  (16 * MiB)
+#define DIMM1 (4 * GiB)         /* where the first pc-dimm is */
+
+/* A dropped hugepage whose reservation is lost may be a SIGBUS later */
+static void test_hugepages_stay_reserved(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    const char *missing = mem_missing(MEM_HUGETLB);
+    uint64_t ours;
+    Vm *vm;
+
+    if (missing) {
+        g_test_skip(missing);
+        return;
+    }
+    ours = hugepages("free") - hugepages("resv");
+    vm = vm_start(MEM_HUGETLB, SIZE, object);
+    ours -= hugepages("free") - hugepages("resv");
+    g_assert_cmpuint(ours, ==, SIZE / (2 * MiB));
+    vm_save(vm, "clean");
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t rest = hugepages("free") - hugepages("resv");
+
+        vm_fill(vm, MiB, SIZE - MiB, 1);
+        vm_load(vm, "clean");
+        g_assert_cmpuint(hugepages("free") - hugepages("resv"), ==, rest);
+    }
+    vm_end(vm);
+}
+
+static char *virtio_mem(const char *object)
+{
+    return g_strdup_printf("%s -m 16m,maxmem=1g "
+                           "-object memory-backend-memfd,id=vmem,size=512m,"
+                           "share=on,hugetlb=on,hugetlbsize=2M,reserve=off "
+                           "-device virtio-mem-pci,memdev=vmem,id=vm0,"
+                           "block-size=2M,requested-size=0", object);
+}
+
+/* There are fewer hugepages than the device has room for */
+static void test_virtio_mem_stays_unplugged(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    g_autofree char *extra = virtio_mem(object);
+    const char *missing = mem_missing(MEM_HUGETLB);
+    uint64_t before;
+    Vm *vm;
+
+    if (missing) {
+        g_test_skip(missing);
+        return;
+    }
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    vm_save(vm, "clean");
+    before = hugepages("free");
+    g_assert_cmpuint(before, <, 256);
+    vm_fill(vm, MiB, MiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, MiB), ==, 0);
+    g_assert_cmpuint(hugepages("free"), ==, before);
+    vm_end(vm);
+}
+
+/* It is loaded before the rest of RAM, so RAM cannot be compared */
+static void test_virtio_mem_cannot_be_verified(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, ",verify=on");
+    g_autofree char *extra = virtio_mem(object);
+    const char *missing = mem_missing(MEM_HUGETLB);
+    Vm *vm;
+
+    if (missing) {
+        g_test_skip(missing);
+        return;
+    }
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    vm_save(vm, "clean");
+    vm_load_says(vm, "clean", "RAM cannot be verified: ");
+    vm_load_says(vm, "clean", "RAM cannot be verified: ");
+    vm_end(vm);
+}
+
+/* A character device: no holes to punch, and none to be found by lseek() */
+static void test_character_device(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    g_autofree char *extra =
+        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
+                        "-object memory-backend-file,id=zero,size=8m,"
+                        "share=on,mem-path=/dev/zero "
+                        "-device pc-dimm,memdev=zero,id=dimm0", object);
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+
+    vm_fill(vm, DIMM1, MiB, 1);
+    vm_save(vm, "clean");
+    vm_fill(vm, DIMM1, 4 * MiB, 2);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM1), ==, 1);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + MiB), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + 4 * MiB - 1), ==, 0);
+    vm_end(vm);
+}
+
+/*
+ * A page of a private mapping that nobody has written shows what is written
+ * to the file by way of a shared one.
+ */
+static void test_two_mappings_of_one_file(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, ",verify=on");
+    g_autofree char *file = g_strdup_printf("/dev/shm/ram-reset-test-%d",
+                                            getpid());
+    g_autofree char *extra =
+        g_strdup_printf("%s -m 16m,maxmem=64m,slots=2 "
+                        "-object memory-backend-file,id=shared,size=8m,"
+                        "share=on,mem-path=%s "
+                        "-object memory-backend-file,id=private,size=8m,"
+                        "share=off,mem-path=%s "
+                        "-device pc-dimm,memdev=shared,id=dimm0,addr=%" PRIu64
+                        " -device pc-dimm,memdev=private,id=dimm1,addr=%"
+                        PRIu64, object, file, file, (uint64_t)DIMM1,
+                        (uint64_t)(DIMM1 + 8 * MiB));
+    g_autofree char *loadvm = g_strdup_printf("%s -loadvm clean", extra);
+    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+
+    vm_fill(vm, DIMM1 + 8 * MiB, MiB, 1);
+    vm_fill(vm, DIMM1 + 8 * MiB, MiB, 0);
+    vm_fill(vm, DIMM1, MiB, 0xaa);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + 8 * MiB), ==, 0);
+    vm_save(vm, "clean");
+    vm_stop(vm);
+    unlink(file);
+
+    vm_run(vm, MEM_ANON, SIZE, loadvm);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM1), ==, 0xaa);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + 8 * MiB), ==, 0);
+    unlink(file);
+    vm_end(vm);
+}
+
+static void add(const char *test, void (*func)(const void *))
+{
+    static const char *const strategies[] = { "memset", "madvise" };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
+        g_autofree char *path = g_strdup_printf("ram-reset/memory/%s/%s", test,
+                                                strategies[i]);
+
+        qtest_add_data_func(path, strategies[i], func);
+    }
+}
+
+void add_memory_tests(void)
+{
+    add("hugepages-stay-reserved", test_hugepages_stay_reserved);
+    if (qtest_has_device("virtio-mem-pci")) {
+        add("virtio-mem-stays-unplugged", test_virtio_mem_stays_unplugged);
+        add("virtio-mem-cannot-be-verified",
+            test_virtio_mem_cannot_be_verified);
+    }
+    add("character-device", test_character_device);
+    add("two-mappings-of-one-file", test_two_mappings_of_one_file);
+}
