@@ -13,6 +13,7 @@
 #include "qapi/error.h"
 #include "qemu/main-loop.h"
 #include "exec/target_page.h"
+#include "channel-block.h"
 #include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
@@ -271,6 +272,15 @@ static RamStreamResult stream_section(RamStream *s, uint8_t type)
     }
     s->finished |= type == QEMU_VM_SECTION_END;
     return res;
+}
+
+QEMUFile *ram_stream_open(BlockDriverState *bs)
+{
+    QIOChannel *ioc = QIO_CHANNEL(qio_channel_block_new(bs));
+    QEMUFile *f = qemu_file_new_input(ioc);
+
+    object_unref(OBJECT(ioc));
+    return f;
 }
 
 RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,

@@ -41,6 +41,13 @@ typedef enum RamStreamResult {
 } RamStreamResult;
 
 /**
+ * ram_stream_open: the VM state in @bs, for reading
+ *
+ * Returns: a file at its first byte; close it with qemu_fclose()
+ */
+QEMUFile *ram_stream_open(BlockDriverState *bs);
+
+/**
  * ram_stream_walk: visit RAM's sections
  *
  * @f: a saved VM state, from its first byte; read to somewhere behind RAM

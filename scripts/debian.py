@@ -67,6 +67,9 @@ class Apt:
             raise Failure(f'{KEYRING} is missing, so nothing from Debian '
                           'could be trusted; install debian-archive-keyring')
         main, security = mirrors()
+        # without security updates an old version is wanted, and so may the
+        # lists be old; they are signed all the same
+        fresh = 'true' if self.security else 'false'
         lines = [self._line(main, s) for s in self.suites]
         if everything and security and self.security:
             lines += [self._line(security, s + '-security')
@@ -91,6 +94,7 @@ Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
 APT::Sandbox::User "root";
 APT::Get::AllowUnauthenticated "false";
+Acquire::Check-Valid-Until "{fresh}";
 Acquire::Retries "2";
 ''')
 

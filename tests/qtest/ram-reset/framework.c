@@ -56,6 +56,16 @@ const char *mem_missing(MemKind kind)
     }
 }
 
+bool mem_skip(MemKind kind)
+{
+    const char *missing = mem_missing(kind);
+
+    if (missing) {
+        g_test_skip(missing);
+    }
+    return missing;
+}
+
 static char *temp_name(const char *suffix)
 {
     static unsigned count;
@@ -200,6 +210,19 @@ char *vm_object(const char *strategy, const char *props)
 {
     return strategy ? g_strdup_printf("-object ram-reset-%s,id=rr0%s",
                                       strategy, props) : g_strdup("");
+}
+
+char *vm_dimm(const char *object, const char *type, ...)
+{
+    g_autofree char *backend = NULL;
+    va_list ap;
+
+    va_start(ap, type);
+    backend = g_strdup_vprintf(type, ap);
+    va_end(ap);
+    return g_strdup_printf("%s -m 16m,maxmem=1g,slots=1 -object %s,id=more "
+                           "-device pc-dimm,memdev=more,id=dimm0", object,
+                           backend);
 }
 
 static void hmp_ok(Vm *vm, const char *command, const char *tag)
@@ -364,4 +387,16 @@ void assert_no_start(const char *args, const char *object,
     g_assert_cmpint(WEXITSTATUS(status), ==, 1);
     g_assert_nonnull(strstr(err, object));
     g_assert_nonnull(strstr(err, message));
+}
+
+void add_per_strategy(const char *path, void (*func)(const void *strategy))
+{
+    static const char *const strategies[] = { "memset", "madvise" };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
+        g_autofree char *full = g_strdup_printf("ram-reset/%s/%s", path,
+                                                strategies[i]);
+
+        qtest_add_data_func(full, strategies[i], func);
+    }
 }

@@ -25,6 +25,9 @@ const char *mem_name(MemKind kind);
 /* Why this host has no such memory; NULL if it has */
 const char *mem_missing(MemKind kind);
 
+/* Skip the test that is running if so */
+bool mem_skip(MemKind kind);
+
 /* A file of /sys/kernel/mm/hugepages for 2 MiB pages, such as "free" */
 uint64_t hugepages(const char *what);
 
@@ -58,6 +61,10 @@ void vm_end(Vm *vm);
 /* The object under test: "ram-reset-@strategy"; "" for NULL */
 char *vm_object(const char *strategy, const char *props);
 
+/* @object, and a pc-dimm at DIMM whose backend, "more", is of this type */
+#define DIMM (4 * GiB)
+char *vm_dimm(const char *object, const char *type, ...) G_GNUC_PRINTF(2, 3);
+
 /* HMP savevm and loadvm, which must succeed */
 void vm_save(Vm *vm, const char *tag);
 void vm_load(Vm *vm, const char *tag);
@@ -90,6 +97,9 @@ uint64_t vm_smaps_kib(Vm *vm, const char *field);
  */
 void assert_no_start(const char *args, const char *object,
                      const char *message);
+
+/* "ram-reset/@path/STRATEGY" for each strategy, whose name @func is given */
+void add_per_strategy(const char *path, void (*func)(const void *strategy));
 
 void add_roundtrip_tests(void);
 void add_memory_tests(void);

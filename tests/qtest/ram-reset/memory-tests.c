@@ -9,19 +9,16 @@
 #include "qobject/qdict.h"
 #include "framework.h"
 
-#define SIZE  (16 * MiB)
-#define DIMM1 (4 * GiB)         /* where the first pc-dimm is */
+#define SIZE (16 * MiB)
 
 /* A dropped hugepage whose reservation is lost may be a SIGBUS later */
 static void test_hugepages_stay_reserved(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
-    const char *missing = mem_missing(MEM_HUGETLB);
     uint64_t ours;
     Vm *vm;
 
-    if (missing) {
-        g_test_skip(missing);
+    if (mem_skip(MEM_HUGETLB)) {
         return;
     }
     ours = hugepages("free") - hugepages("resv");
@@ -53,12 +50,10 @@ static void test_virtio_mem_stays_unplugged(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
     g_autofree char *extra = virtio_mem(object);
-    const char *missing = mem_missing(MEM_HUGETLB);
     uint64_t before;
     Vm *vm;
 
-    if (missing) {
-        g_test_skip(missing);
+    if (mem_skip(MEM_HUGETLB)) {
         return;
     }
     vm = vm_start(MEM_ANON, SIZE, extra);
@@ -77,11 +72,9 @@ static void test_virtio_mem_cannot_be_verified(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, ",verify=on");
     g_autofree char *extra = virtio_mem(object);
-    const char *missing = mem_missing(MEM_HUGETLB);
     Vm *vm;
 
-    if (missing) {
-        g_test_skip(missing);
+    if (mem_skip(MEM_HUGETLB)) {
         return;
     }
     vm = vm_start(MEM_ANON, SIZE, extra);
@@ -95,20 +88,17 @@ static void test_virtio_mem_cannot_be_verified(const void *strategy)
 static void test_character_device(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
-    g_autofree char *extra =
-        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
-                        "-object memory-backend-file,id=zero,size=8m,"
-                        "share=on,mem-path=/dev/zero "
-                        "-device pc-dimm,memdev=zero,id=dimm0", object);
+    g_autofree char *extra = vm_dimm(object, "memory-backend-file,size=8m,"
+                                             "share=on,mem-path=/dev/zero");
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
 
-    vm_fill(vm, DIMM1, MiB, 1);
+    vm_fill(vm, DIMM, MiB, 1);
     vm_save(vm, "clean");
-    vm_fill(vm, DIMM1, 4 * MiB, 2);
+    vm_fill(vm, DIMM, 4 * MiB, 2);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM1), ==, 1);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + MiB), ==, 0);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + 4 * MiB - 1), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 1);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM + MiB), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 4 * MiB - 1), ==, 0);
     vm_end(vm);
 }
 
@@ -129,46 +119,37 @@ static void test_two_mappings_of_one_file(const void *strategy)
                         "share=off,mem-path=%s "
                         "-device pc-dimm,memdev=shared,id=dimm0,addr=%" PRIu64
                         " -device pc-dimm,memdev=private,id=dimm1,addr=%"
-                        PRIu64, object, file, file, (uint64_t)DIMM1,
-                        (uint64_t)(DIMM1 + 8 * MiB));
+                        PRIu64, object, file, file, (uint64_t)DIMM,
+                        (uint64_t)(DIMM + 8 * MiB));
     g_autofree char *loadvm = g_strdup_printf("%s -loadvm clean", extra);
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
 
-    vm_fill(vm, DIMM1 + 8 * MiB, MiB, 1);
-    vm_fill(vm, DIMM1 + 8 * MiB, MiB, 0);
-    vm_fill(vm, DIMM1, MiB, 0xaa);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + 8 * MiB), ==, 0);
+    vm_fill(vm, DIMM + 8 * MiB, MiB, 1);
+    vm_fill(vm, DIMM + 8 * MiB, MiB, 0);
+    vm_fill(vm, DIMM, MiB, 0xaa);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 8 * MiB), ==, 0);
     vm_save(vm, "clean");
     vm_stop(vm);
     unlink(file);
 
     vm_run(vm, MEM_ANON, SIZE, loadvm);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM1), ==, 0xaa);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM1 + 8 * MiB), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0xaa);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 8 * MiB), ==, 0);
     unlink(file);
     vm_end(vm);
 }
 
-static void add(const char *test, void (*func)(const void *))
-{
-    static const char *const strategies[] = { "memset", "madvise" };
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
-        g_autofree char *path = g_strdup_printf("ram-reset/memory/%s/%s", test,
-                                                strategies[i]);
-
-        qtest_add_data_func(path, strategies[i], func);
-    }
-}
-
 void add_memory_tests(void)
 {
-    add("hugepages-stay-reserved", test_hugepages_stay_reserved);
+    add_per_strategy("memory/hugepages-stay-reserved",
+                     test_hugepages_stay_reserved);
     if (qtest_has_device("virtio-mem-pci")) {
-        add("virtio-mem-stays-unplugged", test_virtio_mem_stays_unplugged);
-        add("virtio-mem-cannot-be-verified",
-            test_virtio_mem_cannot_be_verified);
+        add_per_strategy("memory/virtio-mem-stays-unplugged",
+                         test_virtio_mem_stays_unplugged);
+        add_per_strategy("memory/virtio-mem-cannot-be-verified",
+                         test_virtio_mem_cannot_be_verified);
     }
-    add("character-device", test_character_device);
-    add("two-mappings-of-one-file", test_two_mappings_of_one_file);
+    add_per_strategy("memory/character-device", test_character_device);
+    add_per_strategy("memory/two-mappings-of-one-file",
+                     test_two_mappings_of_one_file);
 }

@@ -99,16 +99,6 @@ static void load_and_check(Vm *vm, const Case *c, const char *tag,
     check_counters(vm, c, before, expected);
 }
 
-static bool skip_missing(MemKind kind)
-{
-    const char *missing = mem_missing(kind);
-
-    if (missing) {
-        g_test_skip(missing);
-    }
-    return missing;
-}
-
 static void test_round_trip(const void *opaque)
 {
     const Case *c = opaque;
@@ -117,7 +107,7 @@ static void test_round_trip(const void *opaque)
     GRand *rand;
     Vm *vm;
 
-    if (skip_missing(c->kind)) {
+    if (mem_skip(c->kind)) {
         return;
     }
     rand = g_rand_new_with_seed(4);
@@ -190,7 +180,7 @@ static void test_random_sequence(const void *opaque)
     GRand *rand;
     Vm *vm;
 
-    if (skip_missing(c->kind)) {
+    if (mem_skip(c->kind)) {
         return;
     }
     g_test_message("seed %u", seed);

@@ -40,11 +40,8 @@ static void test_ignore_shared_block_is_not_touched(const void *strategy)
     g_autofree char *object = vm_object(strategy, "");
     g_autofree char *file = temp_file("shared");
     g_autofree char *extra =
-        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
-                        "-object memory-backend-file,id=input,size=8m,"
-                        "share=on,mem-path=%s "
-                        "-device pc-dimm,memdev=input,id=dimm0",
-                        object, file);
+        vm_dimm(object, "memory-backend-file,size=8m,share=on,mem-path=%s",
+                file);
     uint8_t buf[2] = { 0x11, 0x22 };
     QDict *block;
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
@@ -63,7 +60,7 @@ static void test_ignore_shared_block_is_not_touched(const void *strategy)
     g_assert_cmpint(pread(fd, buf, 1, 4096), ==, 1);
     g_assert_cmphex(buf[0], ==, 0x22);
     g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
-    block = vm_query_block(vm, "input");
+    block = vm_query_block(vm, "more");
     g_assert_false(qdict_haskey(block, "strategy"));
     g_assert_nonnull(strstr(qdict_get_str(block, "reason"),
                             "x-ignore-shared"));
@@ -135,9 +132,9 @@ static void test_other_ram_size_is_refused(const void *strategy)
     vm_end(vm);
 }
 
-static void test_missing_ram_is_refused(const void *strategy)
+/* It has got a pc-dimm after the save of "without" */
+static Vm *vm_with_new_dimm(const char *object)
 {
-    g_autofree char *object = vm_object(strategy, "");
     g_autofree char *extra =
         g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
                         "-object memory-backend-ram,id=more,size=8m", object);
@@ -147,6 +144,14 @@ static void test_missing_ram_is_refused(const void *strategy)
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm',"
         " 'memdev': 'more', 'id': 'dimm0'}}");
+    return vm;
+}
+
+static void test_missing_ram_is_refused(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    Vm *vm = vm_with_new_dimm(object);
+
     vm_load_says(vm, "without", "this machine has RAM block 'more'");
     vm_end(vm);
 }
@@ -155,15 +160,8 @@ static void test_missing_ram_is_refused(const void *strategy)
 static void test_missing_ram_is_refused_later(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, ",memdev=ram");
-    g_autofree char *extra =
-        g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
-                        "-object memory-backend-ram,id=more,size=8m", object);
-    Vm *vm = vm_start(MEM_ANON, SIZE, extra);
+    Vm *vm = vm_with_new_dimm(object);
 
-    vm_save(vm, "without");
-    qtest_qmp_assert_success(vm->qts,
-        "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm',"
-        " 'memdev': 'more', 'id': 'dimm0'}}");
     vm_load(vm, "without");
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
@@ -232,18 +230,15 @@ static void test_prealloc_stays_allocated(void)
 {
     g_autofree char *object = vm_object("madvise", ",memdev=more");
     g_autofree char *extra =
-        g_strdup_printf("%s -m 16m,maxmem=1g,slots=1 "
-                        "-object memory-backend-ram,id=more,size=64m,"
-                        "prealloc=on -device pc-dimm,memdev=more,id=dimm0",
-                        object);
+        vm_dimm(object, "memory-backend-ram,size=64m,prealloc=on");
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
     QDict *block;
 
     vm_save(vm, "clean");
-    vm_fill(vm, 4 * GiB, MiB, 1);
+    vm_fill(vm, DIMM, MiB, 1);
     g_assert_cmpuint(resident_kib(vm), >=, 64 * KiB);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, 4 * GiB), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0);
     g_assert_cmpuint(resident_kib(vm), >=, 64 * KiB);
     block = vm_query_block(vm, "more");
     g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "memset");
@@ -256,7 +251,7 @@ static void test_prealloc_stays_allocated(void)
 /* The memory's owner forbids punching holes after QEMU has mapped it */
 static void test_failing_strategy_falls_back(void)
 {
-    g_autofree char *object = vm_object("madvise", ",memdev=sealed");
+    g_autofree char *object = vm_object("madvise", ",memdev=more");
     g_autofree char *extra = NULL;
     uint8_t byte = 0;
     QDict *block;
@@ -265,22 +260,19 @@ static void test_failing_strategy_falls_back(void)
 
     g_assert_cmpint(fd, >=, 0);
     g_assert_cmpint(ftruncate(fd, 8 * MiB), ==, 0);
-    extra = g_strdup_printf("%s -m 16m,maxmem=64m,slots=1 "
-                            "-object memory-backend-file,id=sealed,size=8m,"
-                            "share=on,mem-path=/proc/%d/fd/%d "
-                            "-device pc-dimm,memdev=sealed,id=dimm0",
-                            object, getpid(), fd);
+    extra = vm_dimm(object, "memory-backend-file,size=8m,share=on,"
+                            "mem-path=/proc/%d/fd/%d", getpid(), fd);
     vm = vm_start(MEM_ANON, SIZE, extra);
     g_assert_cmpint(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
 
     vm_save(vm, "clean");
     for (unsigned i = 1; i <= 3; i++) {
-        vm_fill(vm, 4 * GiB, 8 * MiB, i);
+        vm_fill(vm, DIMM, 8 * MiB, i);
         g_assert_cmpint(pread(fd, &byte, 1, 12345), ==, 1);
         g_assert_cmphex(byte, ==, i);
         if (i == 1) {
             vm_load_says(vm, "clean", "warning: ram-reset-madvise 'rr0': "
-                                      "could not reset RAM block 'sealed'");
+                                      "could not reset RAM block 'more'");
         } else {
             vm_load(vm, "clean");
         }
@@ -290,7 +282,7 @@ static void test_failing_strategy_falls_back(void)
         }
         g_assert_cmpuint(counter(vm, "fallbacks"), ==, i);
     }
-    block = vm_query_block(vm, "sealed");
+    block = vm_query_block(vm, "more");
     g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "memset");
     g_assert_true(qdict_get_bool(block, "fallback"));
     g_assert_cmpstr(qdict_get_str(block, "reason"), ==,
@@ -330,11 +322,8 @@ static void test_verify_finds_a_difference(const void *strategy)
     g_assert_cmpint(ftruncate(fd, size), ==, 0);
     ram = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     g_assert_true(ram != MAP_FAILED);
-    extra = g_strdup_printf("%s -m 16m,maxmem=1g,slots=1 "
-                            "-object memory-backend-file,id=other,size=128m,"
-                            "share=on,mem-path=/proc/%d/fd/%d "
-                            "-device pc-dimm,memdev=other,id=dimm0",
-                            object, getpid(), fd);
+    extra = vm_dimm(object, "memory-backend-file,size=128m,share=on,"
+                            "mem-path=/proc/%d/fd/%d", getpid(), fd);
     vm = vm_start(MEM_ANON, SIZE, extra);
     vm_save(vm, "clean");
     vm_load(vm, "clean");
@@ -342,7 +331,7 @@ static void test_verify_finds_a_difference(const void *strategy)
     writer = (Writer) { .at = ram + where };
     thread = g_thread_new("writer", keep_writing, &writer);
     vm_load_says(vm, "clean", "a page that should be zero at RAM block "
-                              "'other', offset 0x4000000");
+                              "'more', offset 0x4000000");
     qatomic_set(&writer.stop, true);
     g_thread_join(thread);
     g_assert_cmpuint(counter(vm, "loads"), ==, 1);
@@ -355,31 +344,25 @@ static void test_verify_finds_a_difference(const void *strategy)
     vm_end(vm);
 }
 
-static void add(const char *test, void (*func)(const void *))
-{
-    static const char *const strategies[] = { "memset", "madvise" };
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
-        g_autofree char *path = g_strdup_printf("ram-reset/rules/%s/%s", test,
-                                                strategies[i]);
-
-        qtest_add_data_func(path, strategies[i], func);
-    }
-}
-
 void add_rules_tests(void)
 {
-    add("ignore-shared-block-is-not-touched",
-        test_ignore_shared_block_is_not_touched);
-    add("rom-is-left-to-the-snapshot", test_rom_is_left_to_the_snapshot);
-    add("other-ram-size-is-refused", test_other_ram_size_is_refused);
-    add("missing-ram-is-refused", test_missing_ram_is_refused);
-    add("missing-ram-is-refused-later", test_missing_ram_is_refused_later);
-    add("other-capability-is-refused", test_other_capability_is_refused);
-    add("running-migration-is-not-disturbed",
-        test_running_migration_is_not_disturbed);
-    add("postcopy-is-refused", test_postcopy_is_refused);
-    add("verify-finds-a-difference", test_verify_finds_a_difference);
+    add_per_strategy("rules/ignore-shared-block-is-not-touched",
+                     test_ignore_shared_block_is_not_touched);
+    add_per_strategy("rules/rom-is-left-to-the-snapshot",
+                     test_rom_is_left_to_the_snapshot);
+    add_per_strategy("rules/other-ram-size-is-refused",
+                     test_other_ram_size_is_refused);
+    add_per_strategy("rules/missing-ram-is-refused",
+                     test_missing_ram_is_refused);
+    add_per_strategy("rules/missing-ram-is-refused-later",
+                     test_missing_ram_is_refused_later);
+    add_per_strategy("rules/other-capability-is-refused",
+                     test_other_capability_is_refused);
+    add_per_strategy("rules/running-migration-is-not-disturbed",
+                     test_running_migration_is_not_disturbed);
+    add_per_strategy("rules/postcopy-is-refused", test_postcopy_is_refused);
+    add_per_strategy("rules/verify-finds-a-difference",
+                     test_verify_finds_a_difference);
     qtest_add_func("ram-reset/rules/prealloc-stays-allocated",
                    test_prealloc_stays_allocated);
     qtest_add_func("ram-reset/rules/failing-strategy-falls-back",

@@ -78,18 +78,16 @@ static void test_memdev_wins(const void *order)
 {
     static const char named[] = "-object ram-reset-madvise,id=rr1,memdev=ram";
     static const char all[] = "-object ram-reset-memset,id=rr0";
-    g_autofree char *extra =
-        g_strdup_printf("%s %s -m 16m,maxmem=64m,slots=1 "
-                        "-object memory-backend-ram,id=more,size=8m "
-                        "-device pc-dimm,memdev=more,id=dimm0",
-                        order ? named : all, order ? all : named);
+    g_autofree char *objects = g_strdup_printf("%s %s", order ? named : all,
+                                               order ? all : named);
+    g_autofree char *extra = vm_dimm(objects, "memory-backend-ram,size=8m");
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
     QDict *ram, *more;
 
     vm_save(vm, "clean");
-    vm_fill(vm, 4 * GiB, MiB, 1);
+    vm_fill(vm, DIMM, MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, 4 * GiB), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0);
     ram = vm_query_block(vm, "ram");
     more = vm_query_block(vm, "more");
     g_assert_cmpstr(qdict_get_str(ram, "object"), ==, "rr1");
@@ -239,8 +237,6 @@ static void test_every_way_to_load(const void *strategy)
 
 void add_start_tests(void)
 {
-    static const char *const strategies[] = { "memset", "madvise" };
-
     qtest_add_func("ram-reset/start/unknown-strategy", test_unknown_strategy);
     qtest_add_func("ram-reset/start/abstract-class", test_abstract_class);
     qtest_add_func("ram-reset/start/unknown-property", test_unknown_property);
@@ -261,11 +257,5 @@ void add_start_tests(void)
                         test_memdev_wins);
     qtest_add_func("ram-reset/start/object-add-and-del",
                    test_object_add_and_del);
-    for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
-        g_autofree char *path =
-            g_strdup_printf("ram-reset/start/every-way-to-load/%s",
-                            strategies[i]);
-
-        qtest_add_data_func(path, strategies[i], test_every_way_to_load);
-    }
+    add_per_strategy("start/every-way-to-load", test_every_way_to_load);
 }
