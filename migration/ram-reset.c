@@ -8,10 +8,8 @@
 #include "qapi/error.h"
 #include "qapi/clone-visitor.h"
 #include "qapi/qapi-visit-ram-reset.h"
-#include "qemu/bswap.h"
 #include "qemu/timer.h"
 #include "system/runstate.h"
-#include "exec/target_page.h"
 #include "migration/colo.h"
 #include "migration/misc.h"
 #include "migration/ram-reset.h"
@@ -19,10 +17,9 @@
 #include "options.h"
 #include "postcopy-ram.h"
 #include "qemu-file.h"
-#include "ram.h"
 #include "savevm.h"
-#include "system/ram-reset-compat.h"
 #include "ram-reset-check.h"
+#include "ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
 
 /* Protected by the BQL, as all of load_snapshot() is */
@@ -99,30 +96,10 @@ void ram_reset_load_begin(BlockDriverState *bs)
     load.zeroed = now();
 }
 
-/* As ram_load_precopy() has them: address and flags, then the byte 0 */
-#define ZERO_RECORD_SIZE  9
-#define ZERO_RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
-
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
-    MigrationIncomingState *mis = migration_incoming_get_current();
-    RAMBlock *rb = mis->last_recv_block[RAM_CHANNEL_PRECOPY];
-    size_t size = qemu_target_page_size();
-    uint64_t next = addr + size;
-    uint8_t *record;
-
-    /* RAM's section ends with more bytes than a record has: no end of file */
-    while (qemu_peek_buffer(f, &record, ZERO_RECORD_SIZE, 0) ==
-           ZERO_RECORD_SIZE &&
-           ldq_be_p(record) == (next | ZERO_RECORD_FLAGS) &&
-           !record[ZERO_RECORD_SIZE - 1] && next < rb->used_length &&
-           ram_reset_skip_page(rb, next)) {
-        qemu_file_skip(f, ZERO_RECORD_SIZE);
-        next += size;
-    }
-    if (next > addr + size) {
-        ramblock_recv_bitmap_set_range(rb, rb->host + addr + size,
-                                       (next - addr) / size - 1);
+    if (load.active) {
+        ram_reset_take_zeros(f, load.bs, addr);
     }
 }
 

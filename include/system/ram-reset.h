@@ -144,12 +144,18 @@ static inline void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset,
 }
 
 /**
- * ram_reset_skip_page: count a target page that is to be zero, if it is
+ * ram_reset_known_run: how much of @rb from @offset on is known to be zero
  *
- * Returns: whether the page is known to be zero, so that there is nothing to
- * do.  If it is not, ram_reset_page_loaded() is still to be called.
+ * Returns: bytes, at most @max.  Both must be target page aligned.
  */
-bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset);
+uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max);
+
+/**
+ * ram_reset_pages_skipped: count pages that were to be zero and known to be
+ *
+ * For those that ram_reset_page_loaded() is not called for.
+ */
+void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages);
 
 /**
  * ram_reset_foreach_content: show all of a block's bytes

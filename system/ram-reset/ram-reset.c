@@ -213,32 +213,39 @@ bool ram_reset_do_known_zero(const void *host, size_t size)
            zeromap_known(blk->known, (uint8_t *)host - blk->map.host, size);
 }
 
-bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset)
+uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max)
 {
     RamResetBlock *blk = lookup(rb, NULL);
 
-    if (!blk || !blk->known ||
-        !zeromap_known(blk->known, offset, qemu_target_page_size())) {
-        return false;
+    return blk && blk->known ? zeromap_run(blk->known, offset, max) : 0;
+}
+
+void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
+{
+    RamResetBlock *blk = lookup(rb, NULL);
+
+    if (blk) {
+        blk->info->skipped_pages += pages;
     }
-    blk->info->skipped_pages++;
-    return true;
 }
 
 void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
 {
     RamResetBlock *blk = lookup(rb, NULL);
+    size_t size = qemu_target_page_size();
 
-    if (!blk || (zero && ram_reset_skip_page(rb, offset))) {
+    if (!blk) {
         return;
     }
-    if (zero) {
+    if (!zero) {
+        blk->info->copied_pages++;
+        if (blk->known) {
+            zeromap_forget(blk->known, offset, size);
+        }
+    } else if (blk->known && zeromap_known(blk->known, offset, size)) {
+        blk->info->skipped_pages++;
+    } else {
         blk->info->checked_pages++;
-        return;
-    }
-    blk->info->copied_pages++;
-    if (blk->known) {
-        zeromap_forget(blk->known, offset, qemu_target_page_size());
     }
 }
 

@@ -37,9 +37,13 @@ void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
 {
 }
 
-bool ram_reset_skip_page(RAMBlock *rb, ram_addr_t offset)
+uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max)
 {
-    return false;
+    return 0;
+}
+
+void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
+{
 }
 
 void ram_reset_foreach_content(RAMBlock *rb,

@@ -110,3 +110,24 @@ bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len)
     }
     return true;
 }
+
+uint64_t zeromap_run(const ZeroMap *map, uint64_t start, uint64_t max)
+{
+    uint64_t first = start >> map->page_bits;
+    uint64_t end, i;
+
+    if (!clip(map, start, max, &end)) {
+        return 0;
+    }
+    end >>= map->page_bits;
+    for (i = first; i < end; i = word_next(i, end)) {
+        uint64_t mask = word_mask(i, end);
+        uint64_t unknown = ~map->words[i / WORD_BITS] & mask;
+
+        if (unknown) {
+            i = i / WORD_BITS * WORD_BITS + __builtin_ctzll(unknown);
+            break;
+        }
+    }
+    return (i - first) << map->page_bits;
+}

@@ -35,4 +35,10 @@ void zeromap_forget(ZeroMap *map, uint64_t start, uint64_t len);
 /* True if @len is not 0 and all of [@start, @start + @len) is known zero. */
 bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len);
 
+/*
+ * How many bytes from @start on are known zero, but no more than @max.
+ * @start and @max: multiples of the page size.
+ */
+uint64_t zeromap_run(const ZeroMap *map, uint64_t start, uint64_t max);
+
 #endif

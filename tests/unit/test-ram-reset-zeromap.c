@@ -111,8 +111,18 @@ static void test_random_against_a_model(void)
         }
     }
     for (unsigned i = 0; i < pages; i++) {
+        unsigned run = 0;
+
         g_assert_cmpint(zeromap_known(map, i * PAGE, PAGE), ==, model[i]);
+        while (i + run < pages && model[i + run]) {
+            run++;
+        }
+        g_assert_cmpuint(zeromap_run(map, i * PAGE, UINT64_MAX), ==,
+                         run * PAGE);
+        g_assert_cmpuint(zeromap_run(map, i * PAGE, 5 * PAGE), ==,
+                         MIN(run, 5) * PAGE);
     }
+    g_assert_cmpuint(zeromap_run(map, pages * PAGE, PAGE), ==, 0);
     g_rand_free(rand);
     zeromap_free(map);
 }

@@ -1,0 +1,138 @@
+/*
+ * Taking in runs of zero records
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "qemu/units.h"
+#include "exec/target_page.h"
+#include "block/block.h"
+#include "system/ram-reset.h"
+#include "system/ram-reset-compat.h"
+#include "migration.h"
+#include "qemu-file.h"
+#include "ram.h"
+#include "ram-reset-zeros.h"
+
+/*
+ * An empty 8 GiB guest is two million records of 9 bytes.  Read one by one,
+ * and from the disk by the 32 KiB that a QEMUFile has room for, they take
+ * longer than anything else in a load.  A short run is taken from the
+ * QEMUFile; where one goes on, the VM state is read in large pieces past the
+ * QEMUFile, which is then set to where the run has ended.
+ */
+
+/* Address and flags as a be64, then the byte 0 */
+#define RECORD_SIZE  9
+#define RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
+
+/* From so many records on, reading in pieces pays */
+#define LONG_RUN 1024
+
+#define FILE_BUFFER (32 * KiB)
+#define FIRST_PIECE (64 * KiB)
+#define LAST_PIECE  (1 * MiB)
+
+/* How far to ask for known pages, so that short runs do not ask for much */
+#define KNOWN_AHEAD (16 * MiB)
+
+typedef struct ZeroRun {
+    RAMBlock *rb;
+    uint64_t next, known_end;   /* offsets in @rb */
+    size_t page_size;
+} ZeroRun;
+
+static bool next_is_known(ZeroRun *run)
+{
+    if (run->next == run->known_end && run->next < run->rb->used_length) {
+        run->known_end += ram_reset_known_run(run->rb, run->next, KNOWN_AHEAD);
+    }
+    return run->next < run->known_end && run->next < run->rb->used_length;
+}
+
+/* How many of @len bytes at @buf are records that continue the run */
+static size_t take_records(ZeroRun *run, const uint8_t *buf, size_t len)
+{
+    size_t done = 0;
+
+    while (len - done >= RECORD_SIZE &&
+           ldq_be_p(buf + done) == (run->next | RECORD_FLAGS) &&
+           !buf[done + RECORD_SIZE - 1] && next_is_known(run)) {
+        done += RECORD_SIZE;
+        run->next += run->page_size;
+    }
+    return done;
+}
+
+/* Returns whether the run may go on */
+static bool take_from_file(ZeroRun *run, QEMUFile *f)
+{
+    uint8_t *buf;
+    unsigned i;
+
+    /* RAM's section ends with more bytes than a record has: no end of file */
+    for (i = 0; i < LONG_RUN; i++) {
+        size_t len = qemu_peek_buffer(f, &buf, RECORD_SIZE, 0);
+
+        if (!take_records(run, buf, len)) {
+            return false;
+        }
+        qemu_file_skip(f, RECORD_SIZE);
+    }
+    return true;
+}
+
+static void take_in_pieces(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
+{
+    g_autofree uint8_t *piece = g_malloc(LAST_PIECE);
+    size_t done, size;
+    uint8_t *buf;
+    int64_t pos;
+
+    /* Of a full buffer it is known how much has been read and not used */
+    if (qemu_peek_buffer(f, &buf, FILE_BUFFER, 0) != FILE_BUFFER) {
+        return;
+    }
+    pos = qemu_get_offset(f) - FILE_BUFFER;
+    for (size = FIRST_PIECE; ; size = MIN(size * 2, LAST_PIECE)) {
+        if (bdrv_load_vmstate(bs, piece, pos, size) < 0) {
+            break;
+        }
+        /* No two records are alike: this cannot be another place */
+        if (buf && memcmp(piece, buf, FILE_BUFFER)) {
+            return;
+        }
+        buf = NULL;
+        done = take_records(run, piece, size);
+        pos += done;
+        if (size - done >= RECORD_SIZE) {
+            break;
+        }
+    }
+    qemu_set_offset(f, pos, SEEK_SET);
+}
+
+void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
+{
+    MigrationIncomingState *mis = migration_incoming_get_current();
+    size_t page_size = qemu_target_page_size();
+    uint64_t start = addr + page_size;
+    ZeroRun run = {
+        .rb = mis->last_recv_block[RAM_CHANNEL_PRECOPY],
+        .next = start,
+        .known_end = start,
+        .page_size = page_size,
+    };
+    uint64_t pages;
+
+    if (take_from_file(&run, f)) {
+        take_in_pieces(&run, f, bs);
+    }
+    pages = (run.next - start) / page_size;
+    if (pages) {
+        ram_reset_pages_skipped(run.rb, pages);
+        ramblock_recv_bitmap_set_range(run.rb, run.rb->host + start, pages);
+    }
+}
