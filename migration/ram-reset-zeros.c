@@ -33,7 +33,7 @@
 
 #define FILE_BUFFER (32 * KiB)
 #define FIRST_PIECE (64 * KiB)
-#define LAST_PIECE  (1 * MiB)
+#define LAST_PIECE  (512 * KiB)
 
 /* How far to ask for known pages, so that short runs do not ask for much */
 #define KNOWN_AHEAD (16 * MiB)
