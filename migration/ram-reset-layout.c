@@ -18,8 +18,9 @@
 #include "ram-reset-check.h"
 #include "ram-reset-stream.h"
 
-/* What a snapshot says of the machine it is of */
+/* What a snapshot says of the machine it is of, if that can be known */
 typedef struct Layout {
+    bool known;
     char *machine;              /* NULL if it does not say */
     bool ignore_shared;
     GHashTable *blocks;         /* name -> uint64_t length in bytes */
@@ -81,8 +82,8 @@ static bool compare_configuration(const Layout *layout, Error **errp)
     return true;
 }
 
-static const char ram_hint[] = "Start QEMU with the memory options that the "
-                               "snapshot was taken with.\n";
+static const char ram_hint[] = "Start QEMU with the memory and device "
+                               "options that the snapshot was taken with.\n";
 
 static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
                           Error **errp)
@@ -111,6 +112,9 @@ static bool compare_layout(const Layout *layout, Error **errp)
     gpointer name, len;
     RAMBlock *rb;
 
+    if (!layout->known) {
+        return true;
+    }
     if (!compare_configuration(layout, errp)) {
         return false;
     }
@@ -179,9 +183,9 @@ static char *snapshot_identity(BlockDriverState *bs,
                            sn->date_nsec, sn->vm_clock_nsec);
 }
 
-/* NULL, with success in @res, if there is no way to know */
+/* NULL with @errp set if it is no VM state */
 static Layout *read_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                           RamStreamResult *res, Error **errp)
+                           Error **errp)
 {
     static const RamStreamVisitor visitor = {
         .configuration = layout_configuration,
@@ -189,19 +193,27 @@ static Layout *read_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     };
     BlockDriverState *image = open_snapshot(bs, sn);
     g_autoptr(Layout) layout = g_new0(Layout, 1);
+    Error *err = NULL;
+    RamStreamResult res;
     QEMUFile *f;
 
-    *res = RAM_STREAM_UNKNOWN;
     layout->blocks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                            g_free);
     if (!image) {
-        return NULL;
+        return g_steal_pointer(&layout);
     }
     f = ram_stream_open(image);
-    *res = ram_stream_walk(f, &visitor, layout, errp);
+    res = ram_stream_walk(f, &visitor, layout, &err);
     qemu_fclose(f);
     bdrv_unref(image);
-    return *res == RAM_STREAM_DONE ? g_steal_pointer(&layout) : NULL;
+
+    if (res != RAM_STREAM_DONE && res != RAM_STREAM_UNKNOWN) {
+        error_propagate(errp, err);
+        return NULL;
+    }
+    error_free(err);
+    layout->known = res == RAM_STREAM_DONE;
+    return g_steal_pointer(&layout);
 }
 
 /* A fuzzer loads few snapshots often: they are looked into once */
@@ -220,16 +232,8 @@ static bool check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     }
     layout = g_hash_table_lookup(layouts, identity);
     if (!layout) {
-        RamStreamResult res;
-        Error *err = NULL;
-
-        layout = read_layout(bs, sn, &res, &err);
+        layout = read_layout(bs, sn, errp);
         if (!layout) {
-            if (res == RAM_STREAM_UNKNOWN) {
-                error_free(err);
-                return true;
-            }
-            error_propagate(errp, err);
             return false;
         }
         if (g_hash_table_size(layouts) >= MAX_LAYOUTS) {

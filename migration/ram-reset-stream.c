@@ -35,7 +35,10 @@ typedef struct RamStream {
     Error **errp;
 } RamStream;
 
-/* A read beyond the end sets an error in the file, and gives zeros */
+/*
+ * A read that fails sets an error in the file.  One beyond the end need not:
+ * a qcow2 image has zeros there, so nothing may loop for as long as they last.
+ */
 static RamStreamResult stream_check(RamStream *s)
 {
     int ret = qemu_file_get_error(s->f);
@@ -83,6 +86,11 @@ static RamStreamResult stream_subsection(RamStream *s)
     } else if (!strcmp(name, "configuration/capabilities")) {
         uint32_t count = qemu_get_be32(s->f);
 
+        if (count > MIGRATION_CAPABILITY__MAX) {
+            error_setg(s->errp, "the VM state has %" PRIu32 " capabilities, "
+                       "it is damaged", count);
+            return RAM_STREAM_BAD;
+        }
         while (count-- && !qemu_file_get_error(s->f)) {
             stream_get_name(s, capability);
             s->ignore_shared |= !strcmp(capability, "x-ignore-shared");
@@ -157,9 +165,10 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
         if (res != RAM_STREAM_DONE) {
             break;
         }
-        if (len > total) {
-            error_setg(s->errp, "RAM block '%s' is damaged: 0x%" PRIx64
-                       " bytes of 0x%" PRIx64, name, len, total);
+        if (!name[0] || len > total) {
+            error_setg(s->errp, "its list of RAM blocks is damaged: block "
+                       "'%s' with %" PRIu64 " of %" PRIu64 " bytes", name,
+                       len, total);
             return RAM_STREAM_BAD;
         }
         total -= len;

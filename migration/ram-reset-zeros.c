@@ -28,11 +28,15 @@
 #define RECORD_SIZE  9
 #define RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
 
-/* From so many records on, reading in pieces pays */
-#define LONG_RUN 1024
-
 #define FILE_BUFFER (32 * KiB)
-#define FIRST_PIECE (64 * KiB)
+
+/*
+ * Reading in pieces drops what the QEMUFile has, and reads past the end of
+ * the run, so it has to be a long one: then no more than twice is read.
+ */
+#define LONG_RUN (2 * FILE_BUFFER / RECORD_SIZE)
+
+#define FIRST_PIECE (32 * KiB)
 #define LAST_PIECE  (512 * KiB)
 
 /* How far to ask for known pages, so that short runs do not ask for much */
@@ -84,34 +88,57 @@ static bool take_from_file(ZeroRun *run, QEMUFile *f)
     return true;
 }
 
-static void take_in_pieces(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
+/*
+ * @pos: where the run goes on; @known: the first @len bytes that must be
+ * there.  Returns where the run has ended, or -1 if it cannot be read.
+ */
+static int64_t take_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
+                           const uint8_t *known, size_t len)
 {
     g_autofree uint8_t *piece = g_malloc(LAST_PIECE);
     size_t done, size;
+
+    for (size = FIRST_PIECE; ; size = MIN(size * 2, LAST_PIECE)) {
+        if (bdrv_load_vmstate(bs, piece, pos, size) < 0 ||
+            memcmp(piece, known, len)) {
+            return -1;
+        }
+        len = 0;
+        done = take_records(run, piece, size);
+        pos += done;
+        if (size - done >= RECORD_SIZE) {
+            return pos;
+        }
+    }
+}
+
+static void take_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
+{
+    size_t done, rest;
     uint8_t *buf;
-    int64_t pos;
+    int64_t pos = -1;
 
     /* Of a full buffer it is known how much has been read and not used */
     if (qemu_peek_buffer(f, &buf, FILE_BUFFER, 0) != FILE_BUFFER) {
         return;
     }
-    pos = qemu_get_offset(f) - FILE_BUFFER;
-    for (size = FIRST_PIECE; ; size = MIN(size * 2, LAST_PIECE)) {
-        if (bdrv_load_vmstate(bs, piece, pos, size) < 0) {
-            break;
-        }
-        /* No two records are alike: this cannot be another place */
-        if (buf && memcmp(piece, buf, FILE_BUFFER)) {
-            return;
-        }
-        buf = NULL;
-        done = take_records(run, piece, size);
-        pos += done;
-        if (size - done >= RECORD_SIZE) {
-            break;
+    done = take_records(run, buf, FILE_BUFFER);
+    rest = FILE_BUFFER - done;
+    if (rest < RECORD_SIZE) {
+        uint64_t here = run->next;
+
+        /* The rest is part of the next address, which is nowhere else */
+        pos = take_pieces(run, bs, qemu_get_offset(f) - rest, buf + done,
+                          rest);
+        if (pos < 0) {
+            run->next = here;
         }
     }
-    qemu_set_offset(f, pos, SEEK_SET);
+    if (pos < 0) {
+        qemu_file_skip(f, done);
+    } else {
+        qemu_set_offset(f, pos, SEEK_SET);
+    }
 }
 
 void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
@@ -128,7 +155,7 @@ void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
     uint64_t pages;
 
     if (take_from_file(&run, f)) {
-        take_in_pieces(&run, f, bs);
+        take_past_file(&run, f, bs);
     }
     pages = (run.next - start) / page_size;
     if (pages) {

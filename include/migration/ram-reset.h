@@ -14,7 +14,7 @@
 /*
  * What load_snapshot() calls, in this order, with the BQL held.  Whatever
  * way a load is asked for (HMP loadvm, QMP snapshot-load, -loadvm), it comes
- * through here.  Without a ram-reset object only the clock is read.
+ * through here.  Without a ram-reset object only the times are taken.
  */
 
 /**

@@ -160,9 +160,9 @@ void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages);
 /**
  * ram_reset_foreach_content: show all of a block's bytes
  *
- * @rb: the block.  It is not populated by being read: shared memory is read
- *     through its file, and of private hugepages those that are not there
- *     are passed over.
+ * @rb: the block.  Its files and hugepages are not populated by being read:
+ *     shared memory is read through its file, if it has a regular one, and of
+ *     private hugepages those that are not there are passed over.
  * @func: called with pieces of @rb in rising order, @start and @len in
  *     bytes and multiples of the target page size, until it returns false
  *

@@ -74,7 +74,7 @@ bool ram_reset_block_is_aliased(RAMBlock *rb)
     }
     RCU_READ_LOCK_GUARD();
     RAMBLOCK_FOREACH(other) {
-        if (other != rb && other->fd >= 0 &&
+        if (other != rb && other->fd >= 0 && qemu_ram_is_shared(other) &&
             (fstat(other->fd, &theirs) < 0 ||
              (ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino))) {
             return true;

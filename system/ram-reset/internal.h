@@ -57,7 +57,7 @@ const char *ram_reset_block_refusal(RAMBlock *rb);
 PrimMap ram_reset_block_map(RAMBlock *rb);
 
 /*
- * Whether @rb is a private mapping of a file that another block maps, too:
+ * Whether @rb is a private mapping of a file that another block maps shared:
  * what is loaded there may show through here.
  */
 bool ram_reset_block_is_aliased(RAMBlock *rb);

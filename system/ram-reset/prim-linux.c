@@ -22,13 +22,23 @@
 #endif
 #include "prim.h"
 
-/* linux/magic.h; not every libc header set has both */
+/* linux/magic.h; not every libc header set has them */
 #define PRIM_TMPFS_MAGIC     0x01021994
 #define PRIM_HUGETLBFS_MAGIC 0x958458f6
+#define PRIM_EXT4_MAGIC      0xef53
+#define PRIM_XFS_MAGIC       0x58465342
+#define PRIM_BTRFS_MAGIC     0x9123683e
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
+
+static unsigned long file_system(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) < 0 ? 0 : (unsigned long)fs.f_type;
+}
 
 /*
  * Only memory file systems count their blocks exactly (pages in swap
@@ -36,17 +46,28 @@
  */
 static bool file_is_empty(int fd)
 {
-    struct statfs fs;
+    unsigned long magic = file_system(fd);
     struct stat st;
 
-    if (fstatfs(fd, &fs) < 0 || fstat(fd, &st) < 0) {
+    return (magic == PRIM_TMPFS_MAGIC || magic == PRIM_HUGETLBFS_MAGIC) &&
+           fstat(fd, &st) == 0 && st.st_blocks == 0;
+}
+
+/*
+ * Whether SEEK_DATA knows of pages that were written through a mapping and
+ * are not on the disk yet.  FUSE, for one, asks its server, who may not.
+ */
+static bool seek_data_is_exact(int fd)
+{
+    switch (file_system(fd)) {
+    case PRIM_TMPFS_MAGIC:
+    case PRIM_EXT4_MAGIC:
+    case PRIM_XFS_MAGIC:
+    case PRIM_BTRFS_MAGIC:
+        return true;
+    default:
         return false;
     }
-    if ((unsigned long)fs.f_type != PRIM_TMPFS_MAGIC &&
-        (unsigned long)fs.f_type != PRIM_HUGETLBFS_MAGIC) {
-        return false;
-    }
-    return st.st_blocks == 0;
 }
 
 static size_t base_page_size(void)
@@ -243,15 +264,15 @@ static bool hugepage_is_mapped(const PrimMap *map, uint64_t offset)
 /* Reading a hole by read() does not populate it, other than by a load */
 static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
 {
-    static const char zeros[4096];
-    char buf[sizeof(zeros)];
+    char buf[64 * 1024];
     uint64_t at;
 
     for (at = 0; at < map->page_size; at += sizeof(buf)) {
         ssize_t n = pread(map->fd, buf, sizeof(buf),
                           map->fd_offset + offset + at);
 
-        if (n != (ssize_t)sizeof(buf) || memcmp(buf, zeros, sizeof(buf))) {
+        if (n != (ssize_t)sizeof(buf) || buf[0] ||
+            memcmp(buf, buf + 1, sizeof(buf) - 1)) {
             return true;
         }
     }
@@ -321,7 +342,7 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
     if (is_hugetlb(map)) {
         it->holes_are_zero = hugetlb_holes_are_zero(map);
         it->next = next_by_hugepage;
-    } else if (backing == PRIM_SHARED_FILE) {
+    } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
         it->next = next_by_seek;
     } else if (backing == PRIM_PRIVATE_ZERO) {
         it->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);

@@ -52,6 +52,12 @@ def damage_device_version(state: VMState) -> None:
     state.write(at, b'\xff\xff\xff\xff')
 
 
+def cut_in_ram_blocks(state: VMState) -> None:
+    """What is behind the end of a VM state reads as zeros, without end."""
+    at = state.stream.index(bytes((len(RAM),)) + RAM.encode())
+    state.truncate(at + 1 + len(RAM) + 8)
+
+
 def cut_in_ram(state: VMState) -> None:
     state.truncate(device_section(state) // 3)
 
@@ -62,10 +68,11 @@ def cut_in_devices(state: VMState) -> None:
 
 DAMAGES = (damage_magic, damage_section_name, damage_ram_size,
            damage_first_ram_records, damage_ram_records, damage_device,
-           damage_device_version, cut_in_ram, cut_in_devices)
+           damage_device_version, cut_in_ram_blocks, cut_in_ram,
+           cut_in_devices)
 
 # With a ram-reset object these are found before anything has been changed.
-REFUSED = (damage_magic, damage_ram_size)
+REFUSED = (damage_magic, damage_ram_size, cut_in_ram_blocks)
 
 
 @pytest.fixture(scope='module')

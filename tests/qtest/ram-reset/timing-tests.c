@@ -97,6 +97,43 @@ static void test_empty_shared_memory_stays_empty(void)
     vm_end(vms[1]);
 }
 
+/* Bytes that the process has asked the kernel to read, so far */
+static uint64_t bytes_read(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/io",
+                                            qtest_pid(vm->qts));
+    g_autofree char *text = NULL;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    g_assert_true(g_str_has_prefix(text, "rchar: "));
+    return g_ascii_strtoull(text + strlen("rchar: "), NULL, 10);
+}
+
+/* Zero pages in runs of @opaque pages; a load reads the snapshot about once */
+static void test_runs_are_read_once(const void *opaque)
+{
+    uint64_t run = GPOINTER_TO_UINT(opaque) * 4 * KiB;
+    const char *const objects[] = { "", "-object ram-reset-memset,id=rr0" };
+    uint64_t read[2];
+
+    for (unsigned i = 0; i < 2; i++) {
+        Vm *vm = vm_start(MEM_ANON, 256 * MiB, objects[i]);
+
+        for (uint64_t at = MiB; at < 256 * MiB; at += run + 4 * KiB) {
+            vm_fill(vm, at, 1, 1);
+        }
+        vm_save(vm, "clean");
+        vm_load(vm, "clean");
+        read[i] = bytes_read(vm);
+        vm_load(vm, "clean");
+        read[i] = bytes_read(vm) - read[i];
+        vm_end(vm);
+    }
+    g_test_message("%" PRIu64 " bytes read without, %" PRIu64 " with the "
+                   "object", read[0], read[1]);
+    g_assert_cmpuint(read[1], <=, 2 * read[0]);
+}
+
 static uint64_t resident_kib(Vm *vm)
 {
     return vm_smaps_kib(vm, "Rss") + vm_smaps_kib(vm, "Shared_Hugetlb") +
@@ -138,11 +175,19 @@ void add_timing_tests(void)
     static const MemKind kinds[] = {
         MEM_ANON, MEM_MEMFD, MEM_HUGETLB, MEM_HUGETLB_PRIVATE,
     };
+    static const unsigned runs[] = { 3, 100, 1100, 7300, 10000, 30000 };
 
     qtest_add_func("ram-reset/timing/dirtied-memory-is-given-back",
                    test_dirtied_memory_is_given_back);
     qtest_add_func("ram-reset/timing/empty-shared-memory-stays-empty",
                    test_empty_shared_memory_stays_empty);
+    for (unsigned i = 0; i < G_N_ELEMENTS(runs); i++) {
+        g_autofree char *path =
+            g_strdup_printf("ram-reset/timing/runs-are-read-once/%u", runs[i]);
+
+        qtest_add_data_func(path, GUINT_TO_POINTER(runs[i]),
+                            test_runs_are_read_once);
+    }
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
         g_autofree char *path =
             g_strdup_printf("ram-reset/timing/clearing-does-not-allocate/%s",
