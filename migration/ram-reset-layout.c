@@ -59,6 +59,7 @@ static bool layout_block(void *opaque, const char *name, uint64_t len,
 
 static bool compare_configuration(const Layout *layout, Error **errp)
 {
+    ERRP_GUARD();
     const char *ours = MACHINE_GET_CLASS(current_machine)->name;
 
     if (!layout->machine) {
@@ -88,6 +89,8 @@ static const char ram_hint[] = "Start QEMU with the memory and device "
 static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
                           Error **errp)
 {
+    ERRP_GUARD();
+
     if (!rb || !qemu_ram_is_migratable(rb)) {
         error_setg(errp, "it has RAM block '%s' of %" PRIu64 " bytes, which "
                    "this machine has not", name, len);

@@ -172,13 +172,10 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
             return RAM_STREAM_BAD;
         }
         total -= len;
-        if (!s->visitor->block(s->opaque, name, len, s->errp)) {
+        if (s->visitor->block &&
+            !s->visitor->block(s->opaque, name, len, s->errp)) {
             return RAM_STREAM_STOPPED;
         }
-    }
-    if (res == RAM_STREAM_DONE && s->visitor->blocks_end &&
-        !s->visitor->blocks_end(s->opaque, s->errp)) {
-        return RAM_STREAM_STOPPED;
     }
     s->finished = !s->visitor->page;
     return res;

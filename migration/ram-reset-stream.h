@@ -16,8 +16,7 @@
  * @configuration: the machine type that was saved, and whether migration
  *     capability x-ignore-shared was on.  Very old machine types do not save
  *     it.  May be NULL.
- * @block: a RAM block of the snapshot, with its used_length.
- * @blocks_end: all blocks have been named.  May be NULL.
+ * @block: a RAM block of the snapshot, with its used_length.  May be NULL.
  * @page: a target page.  @data holds target page size bytes, or is NULL if
  *     the page is zero.  NULL to stop, with success, before the first page.
  */
@@ -25,7 +24,6 @@ typedef struct RamStreamVisitor {
     bool (*configuration)(void *opaque, const char *machine,
                           bool ignore_shared, Error **errp);
     bool (*block)(void *opaque, const char *name, uint64_t len, Error **errp);
-    bool (*blocks_end)(void *opaque, Error **errp);
     bool (*page)(void *opaque, const char *name, uint64_t offset,
                  const uint8_t *data, Error **errp);
 } RamStreamVisitor;

@@ -48,12 +48,6 @@ static uint8_t *content_state(ContentCheck *c, const char *name,
     return &c->last_state[offset >> qemu_target_page_bits()];
 }
 
-static bool content_block(void *opaque, const char *name, uint64_t len,
-                          Error **errp)
-{
-    return true;
-}
-
 /* If a page is named more than once, what comes last counts */
 static bool content_page(void *opaque, const char *name, uint64_t offset,
                          const uint8_t *data, Error **errp)
@@ -128,7 +122,6 @@ bool ram_reset_check_content(BlockDriverState *bs, Error **errp)
 {
     ERRP_GUARD();
     static const RamStreamVisitor visitor = {
-        .block = content_block,
         .page = content_page,
     };
     g_autoptr(GHashTable) states = g_hash_table_new_full(NULL, NULL, NULL,

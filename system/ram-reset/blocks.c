@@ -104,6 +104,7 @@ const char *ram_reset_block_keep_reason(const RamResetBlock *blk)
 
 bool ram_reset_check_memdev(const char *memdev, Error **errp)
 {
+    ERRP_GUARD();
     Object *obj = object_resolve_path_component(object_get_objects_root(),
                                                 memdev);
     HostMemoryBackend *backend;

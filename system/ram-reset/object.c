@@ -84,6 +84,7 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
 /* Two objects must not claim the same blocks */
 static bool check_claim(RamReset *rr, Error **errp)
 {
+    ERRP_GUARD();
     g_autoptr(GPtrArray) objs = ram_reset_objects();
 
     for (unsigned i = 0; i < objs->len; i++) {
@@ -153,6 +154,7 @@ static char *ram_reset_get_memdev(Object *obj, Error **errp)
 
 static void ram_reset_set_memdev(Object *obj, const char *value, Error **errp)
 {
+    ERRP_GUARD();
     RamReset *rr = RAM_RESET(obj);
 
     if (rr->completed) {

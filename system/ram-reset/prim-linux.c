@@ -252,7 +252,7 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
     return true;
 }
 
-/* Where hugepages are in this mapping; 1 yes, 0 no, as mincore() has it */
+/* If the kernel does not say, it counts as mapped */
 static bool hugepage_is_mapped(const PrimMap *map, uint64_t offset)
 {
     unsigned char vec[1];

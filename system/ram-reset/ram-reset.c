@@ -31,6 +31,12 @@ static const char *strategy_name(RamResetClass *rrc)
     return type + strlen(TYPE_RAM_RESET "-");
 }
 
+/* Clears in place, which serves any block and cannot fail */
+static RamResetClass *fallback_class(void)
+{
+    return RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET));
+}
+
 /* The object named for @rb's backend, else the one that takes every block */
 static RamReset *ram_reset_owner(RAMBlock *rb, GPtrArray *objs)
 {
@@ -55,14 +61,15 @@ static void plan_strategy(RamResetBlock *blk)
     Error *err = NULL;
 
     blk->strategy = RAM_RESET_GET_CLASS(rr);
-    if (!blk->strategy->supports(rr, blk, &err)) {
-        g_free(blk->info->reason);
+    if (blk->strategy->supports(rr, blk, &err)) {
+        blk->info->reason = g_strdup_printf("asked for by '%s'",
+                                            blk->info->object);
+    } else {
         blk->info->reason = g_strdup_printf("%s refused: %s",
                                             strategy_name(blk->strategy),
                                             error_get_pretty(err));
         error_free(err);
-        blk->strategy =
-            RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET));
+        blk->strategy = fallback_class();
     }
     blk->info->strategy = g_strdup(strategy_name(blk->strategy));
     trace_ram_reset_plan(blk->info->name, blk->info->strategy,
@@ -94,8 +101,6 @@ static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
         return;
     }
     blk->info->object = g_strdup(ram_reset_id(blk->owner));
-    blk->info->reason = g_strdup_printf("asked for by '%s'",
-                                        blk->info->object);
     plan_strategy(blk);
 }
 
@@ -127,8 +132,7 @@ static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb))
 static void fall_back(RamResetBlock *blk, int ret)
 {
     RamReset *rr = blk->owner;
-    RamResetClass *fallback =
-        RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET));
+    RamResetClass *fallback = fallback_class();
 
     if (!rr->warned) {
         rr->warned = true;
