@@ -31,6 +31,7 @@ static struct {
     bool last_section, verified;
     /* When each phase ended, 0 if it has not */
     int64_t start, checked, reverted, was_reset, zeroed, ram_loaded;
+    int64_t settling;           /* how long it took, part of making RAM zero */
 } load;
 
 static uint64_t loads, failed_loads;
@@ -113,6 +114,12 @@ void ram_reset_load_ram_done(int ret)
     if (!load.active || ret) {
         return;
     }
+    if (load.last_section) {
+        int64_t before = now();
+
+        ram_reset_settle();
+        load.settling = now() - before;
+    }
     load.ram_loaded = now();
     if (load.last_section && ram_reset_verify_wanted()) {
         error_free(load.verify_err);
@@ -152,8 +159,10 @@ bool ram_reset_load_end(int ret, Error **errp)
     info->phases->check = phase(load.start, load.checked);
     info->phases->disk_revert = phase(load.checked, load.reverted);
     info->phases->system_reset = phase(load.reverted, load.was_reset);
-    info->phases->ram_reset = phase(load.was_reset, load.zeroed);
-    info->phases->ram_load = phase(load.zeroed, load.ram_loaded);
+    info->phases->ram_reset = phase(load.was_reset, load.zeroed) +
+                              load.settling;
+    info->phases->ram_load = phase(load.zeroed + load.settling,
+                                   load.ram_loaded);
     info->phases->device_load = phase(load.ram_loaded, end);
     info->phases->total = end - load.start;
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);

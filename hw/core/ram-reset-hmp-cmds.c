@@ -10,6 +10,16 @@
 #include "monitor/hmp.h"
 #include "monitor/monitor.h"
 
+static void print_hugefile(Monitor *mon, RamResetHugefileInfo *h)
+{
+    monitor_printf(mon, "  file %s, unlink=%s, state %s\n", h->file,
+                   RamResetUnlink_str(h->unlink), h->state);
+    monitor_printf(mon, "  at start: %s; %" PRIu64 " hugepages reused, %" PRIu64
+                   " dirty, %" PRIu64 " KiB cleared in %.3f ms\n", h->record,
+                   h->reused_pages, h->dirty_pages, h->cleared_bytes / 1024,
+                   h->clear_ns / 1e6);
+}
+
 static void print_objects(Monitor *mon, RamResetInfo *info)
 {
     RamResetObjectInfoList *o;
@@ -22,6 +32,9 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
                        "%" PRIu32 " thread(s)\n", o->value->id,
                        o->value->qom_type, o->value->memdev ?: "(all)",
                        o->value->verify ? "on" : "off", o->value->threads);
+        if (o->value->hugefile) {
+            print_hugefile(mon, o->value->hugefile);
+        }
     }
     monitor_printf(mon, "Loads: %" PRIu64 " done, %" PRIu64 " failed, "
                    "%" PRIu64 " fallback(s)\n", info->loads,
@@ -45,10 +58,11 @@ static void print_block(Monitor *mon, RamResetBlockInfo *b)
                    b->strategy ?: "left alone");
     monitor_printf(mon, " (%s)%s\n", b->reason,
                    b->fallback ? ", FALLBACK" : "");
-    monitor_printf(mon, "    pages: %" PRIu64 " zeroed, %" PRIu64 " skipped, "
-                   "%" PRIu64 " checked, %" PRIu64 " copied\n",
-                   b->zeroed_pages, b->skipped_pages, b->checked_pages,
-                   b->copied_pages);
+    monitor_printf(mon, "    pages: %" PRIu64 " dropped, %" PRIu64 " cleared, "
+                   "%" PRIu64 " skipped, %" PRIu64 " checked, "
+                   "%" PRIu64 " copied; %" PRIu64 " system call(s)\n",
+                   b->dropped_pages, b->cleared_pages, b->skipped_pages,
+                   b->checked_pages, b->copied_pages, b->system_calls);
 }
 
 static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)

@@ -11,10 +11,12 @@
 #define SYSTEM_RAM_RESET_COMPAT_H
 
 #if __has_include("system/ramblock.h")
+#include "system/address-spaces.h"
 #include "system/memory.h"
 #include "system/ramblock.h"
 typedef const void RamResetClassData;
 #else
+#include "exec/address-spaces.h"
 #include "exec/memory.h"
 #include "exec/ramblock.h"
 typedef void RamResetClassData;

@@ -10,6 +10,7 @@
 #include "qom/object.h"
 #include "qemu/notify.h"
 #include "exec/cpu-common.h"
+#include "system/hostmem.h"
 #include "qapi/qapi-types-ram-reset.h"
 
 /*
@@ -23,6 +24,7 @@
  *
  *     ram_reset_begin()       vCPUs stopped, I/O drained
  *     ram_reset_known_zero(), ram_reset_page_loaded(), ... in any order
+ *     ram_reset_settle()      all of RAM has been loaded
  *     ram_reset_finish()      also when the load has failed
  */
 
@@ -31,6 +33,8 @@ OBJECT_DECLARE_TYPE(RamReset, RamResetClass, RAM_RESET)
 
 #define TYPE_RAM_RESET_MEMSET  "ram-reset-memset"
 #define TYPE_RAM_RESET_MADVISE "ram-reset-madvise"
+#define TYPE_RAM_RESET_REMAP   "ram-reset-remap"
+#define TYPE_RAM_RESET_HUGEFILE "ram-reset-hugefile"
 
 typedef struct RamResetBlock RamResetBlock;
 
@@ -43,15 +47,28 @@ typedef struct RamResetBlock RamResetBlock;
  *     False with @errp set to the reason, a sentence for query-ram-reset;
  *     the block is then cleared in place by ram-reset-memset.
  *
+ * @late: The strategy keeps pages, so that what the snapshot overwrites need
+ *     not be zero before.  @zero is then called when RAM has been loaded, and
+ *     leaves alone all pages that are not in @blk->known any more.
+ *
  * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
  *     @blk->info's counters.  @start and @len are multiples of the block's
  *     page size, except that the range may end at its used_length.
- *     Called by ram_reset_begin() only for blocks that @supports accepted.
+ *     Called only for blocks that @supports accepted, and then once a load.
  *     0, or -errno: the range is then cleared in place.
+ *
+ * @check: Whether @rr's properties go together; called when the object is
+ *     made, and when the machine is.  May be NULL.
+ *
+ * @query_hugefile: What there is to say of @rr's hugepage file, owned by the
+ *     caller; NULL if there is none.  May be NULL.
  */
 struct RamResetClass {
     ObjectClass parent_class;
 
+    bool late;
+    bool (*check)(RamReset *rr, Error **errp);
+    RamResetHugefileInfo *(*query_hugefile)(RamReset *rr);
     bool (*supports)(RamReset *rr, const RamResetBlock *blk, Error **errp);
     int (*zero)(RamReset *rr, RamResetBlock *blk, uint64_t start, uint64_t len);
 };
@@ -77,6 +94,32 @@ struct RamReset {
 };
 
 /**
+ * ram_reset_expect_load: a snapshot will be loaded as soon as the machine is
+ * made (-loadvm), so that RAM need not be cleared before
+ */
+void ram_reset_expect_load(void);
+
+/**
+ * ram_reset_backend_open: @backend's memory is about to be mapped
+ *
+ * If a ram-reset-hugefile object names it, its file is taken: locked, and
+ * removed, made or reused as the object's unlink= says.
+ *
+ * Returns: false with @errp set if the file cannot be used in that way
+ */
+bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp);
+
+/**
+ * ram_reset_backend_mapped: @backend's memory has been mapped, and nobody has
+ * looked at it yet
+ *
+ * Bytes of an earlier run are cleared, unless a load is expected.
+ *
+ * Returns: false with @errp set if the file that was mapped is another one
+ */
+bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp);
+
+/**
  * ram_reset_enabled: whether any ram-reset object exists
  */
 bool ram_reset_enabled(void);
@@ -95,7 +138,8 @@ bool ram_reset_verify_wanted(void);
 bool ram_reset_claims(RAMBlock *rb);
 
 /**
- * ram_reset_begin: make all RAM blocks zero that an object claims
+ * ram_reset_begin: make all RAM blocks zero that an object claims, or note
+ * that they are to be so
  *
  * @ignored: says of a block that the caller will not load it, so that it
  *     must not be touched.  May be NULL.
@@ -117,7 +161,8 @@ bool ram_reset_do_known_zero(const void *host, size_t size);
 void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero);
 
 /**
- * ram_reset_known_zero: whether [@host, @host + @size) reads as zero
+ * ram_reset_known_zero: whether [@host, @host + @size) is zero, or will be
+ * when ram_reset_settle() returns if the caller does not write there
  *
  * False unless it is certain; always false outside begin and finish.
  * Memory for which the answer is true has not been touched to find out.
@@ -158,6 +203,13 @@ uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max);
 void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages);
 
 /**
+ * ram_reset_settle: make zero what is known to be so, and is not yet
+ *
+ * To be called when RAM has been loaded and before anybody looks at it.
+ */
+void ram_reset_settle(void);
+
+/**
  * ram_reset_foreach_content: show all of a block's bytes
  *
  * @rb: the block.  Its files and hugepages are not populated by being read:
@@ -176,6 +228,8 @@ void ram_reset_foreach_content(RAMBlock *rb,
 
 /**
  * ram_reset_finish: end the reset; nothing is known zero from now on
+ *
+ * Does what ram_reset_settle() does, if that has not been called.
  *
  * Returns: what was done, block by block, owned by the caller.  Empty if
  * there was no ram-reset object, or nothing has begun.

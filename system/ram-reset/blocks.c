@@ -61,12 +61,14 @@ PrimMap ram_reset_block_map(RAMBlock *rb)
     };
 }
 
-bool ram_reset_block_is_aliased(RAMBlock *rb)
+/* Whether another block that @matters to the caller maps @rb's file */
+static bool file_is_mapped_elsewhere(RAMBlock *rb,
+                                     bool (*matters)(RAMBlock *other))
 {
     struct stat ours, theirs;
     RAMBlock *other;
 
-    if (rb->fd < 0 || qemu_ram_is_shared(rb)) {
+    if (rb->fd < 0) {
         return false;
     }
     if (fstat(rb->fd, &ours) < 0) {
@@ -74,7 +76,7 @@ bool ram_reset_block_is_aliased(RAMBlock *rb)
     }
     RCU_READ_LOCK_GUARD();
     RAMBLOCK_FOREACH(other) {
-        if (other != rb && other->fd >= 0 && qemu_ram_is_shared(other) &&
+        if (other != rb && other->fd >= 0 && matters(other) &&
             (fstat(other->fd, &theirs) < 0 ||
              (ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino))) {
             return true;
@@ -83,10 +85,14 @@ bool ram_reset_block_is_aliased(RAMBlock *rb)
     return false;
 }
 
-const char *ram_reset_block_keep_reason(const RamResetBlock *blk)
+bool ram_reset_block_is_aliased(RAMBlock *rb)
 {
-    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+    return !qemu_ram_is_shared(rb) &&
+           file_is_mapped_elsewhere(rb, qemu_ram_is_shared);
+}
 
+const char *ram_reset_block_pin_reason(const RamResetBlock *blk)
+{
     if (blk->rb->flags & RAM_PREALLOC) {
         return "memory that QEMU did not map itself";
     }
@@ -96,8 +102,54 @@ const char *ram_reset_block_keep_reason(const RamResetBlock *blk)
     if (should_mlock(mlock_state)) {
         return "memory is locked (-overcommit mem-lock)";
     }
-    if (backend && backend->prealloc) {
-        return "memory is preallocated (prealloc=on)";
+    return NULL;
+}
+
+bool ram_reset_block_is_preallocated(const RamResetBlock *blk)
+{
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+
+    return backend && backend->prealloc;
+}
+
+static bool any_block(RAMBlock *rb)
+{
+    return true;
+}
+
+/*
+ * KVM looks pages up anew when a mapping changes; whoever else follows the
+ * memory map may have pinned pages, or passed on a file.
+ */
+static const char *follower_of_memory(void)
+{
+    MemoryListener *l;
+
+    QTAILQ_FOREACH(l, &address_space_memory.listeners, link_as) {
+        if (l->region_add && !(l->name && g_str_has_prefix(l->name, "kvm-"))) {
+            return l->name ?: "somebody";
+        }
+    }
+    return NULL;
+}
+
+char *ram_reset_block_holder(const RamResetBlock *blk)
+{
+    const char *follower = follower_of_memory();
+    RAMBlockNotifier *n;
+
+    if (follower) {
+        return g_strdup_printf("%s holds guest memory and would go on with "
+                               "the old one", follower);
+    }
+    QLIST_FOREACH(n, &ram_list.ramblock_notifiers, next) {
+        if (n->ram_block_added) {
+            return g_strdup("a block driver or an accelerator has registered "
+                            "guest memory and would go on with the old one");
+        }
+    }
+    if (file_is_mapped_elsewhere(blk->rb, any_block)) {
+        return g_strdup("another RAM block maps the same file");
     }
     return NULL;
 }

@@ -21,6 +21,7 @@
  * @owner: the object that claims it; NULL if it is left alone
  * @strategy: class whose methods apply, @owner's or the fallback's
  * @known: allocated by begin; NULL if nothing can be known
+ * @settled: what is known zero is so already
  * @info: what query-ram-reset will show
  */
 struct RamResetBlock {
@@ -30,8 +31,30 @@ struct RamResetBlock {
     RamReset *owner;
     RamResetClass *strategy;
     ZeroMap *known;
+    bool settled;
     RamResetBlockInfo *info;
 };
+
+/* memset.c */
+
+/* A part of a RAM block, in bytes from its start */
+typedef struct RamResetPiece {
+    uint64_t start, len;
+} RamResetPiece;
+
+/*
+ * Append [@start, @end) to @pieces, without what @blk->known (if there is
+ * such) does not have as zero.
+ */
+void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
+                          uint64_t start, uint64_t end);
+
+/*
+ * Clear what is not zero in @pieces of the memory at @host, in @threads
+ * threads.  It should be populated, or will be.  Returns bytes cleared.
+ */
+uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
+                                unsigned threads);
 
 /* object.c */
 
@@ -62,8 +85,17 @@ PrimMap ram_reset_block_map(RAMBlock *rb);
  */
 bool ram_reset_block_is_aliased(RAMBlock *rb);
 
-/* Why memory of @blk must not be given back to the host, or NULL */
-const char *ram_reset_block_keep_reason(const RamResetBlock *blk);
+/* Why the host pages of @blk have to stay as they are, or NULL */
+const char *ram_reset_block_pin_reason(const RamResetBlock *blk);
+
+/* Whether all of @blk has been allocated on purpose */
+bool ram_reset_block_is_preallocated(const RamResetBlock *blk);
+
+/*
+ * Who might go on using the memory of @blk if other memory took its place;
+ * NULL if nobody.  A sentence, to be freed.
+ */
+char *ram_reset_block_holder(const RamResetBlock *blk);
 
 /* Whether @memdev is the id of a memory backend in use as guest RAM */
 bool ram_reset_check_memdev(const char *memdev, Error **errp);

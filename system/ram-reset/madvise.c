@@ -11,8 +11,11 @@
 static bool madvise_supports(RamReset *rr, const RamResetBlock *blk,
                              Error **errp)
 {
-    const char *reason = ram_reset_block_keep_reason(blk);
+    const char *reason = ram_reset_block_pin_reason(blk);
 
+    if (!reason && ram_reset_block_is_preallocated(blk)) {
+        reason = "memory is preallocated (prealloc=on)";
+    }
     if (!reason && blk->backing == PRIM_PRIVATE_FILE) {
         reason = "private mapping of a file: dropped pages would show the "
                  "file's bytes";
@@ -33,6 +36,7 @@ static int madvise_zero(RamReset *rr, RamResetBlock *blk,
 
     if (!ret) {
         blk->info->zeroed_bytes += len;
+        blk->info->dropped_pages += len >> qemu_target_page_bits();
     }
     return ret;
 }

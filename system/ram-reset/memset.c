@@ -22,10 +22,6 @@
 /* The unit in which memory is tested for being zero */
 #define TEST_SIZE       4096
 
-typedef struct Piece {
-    uint64_t start, len;
-} Piece;
-
 typedef struct ClearJob {
     uint8_t *host;
     GArray *pieces;
@@ -60,7 +56,8 @@ static void *clear_worker(void *opaque)
         unsigned end = MIN(i + PIECES_AT_ONCE, job->pieces->len);
 
         for (; i < end; i++) {
-            Piece *piece = &g_array_index(job->pieces, Piece, i);
+            RamResetPiece *piece = &g_array_index(job->pieces, RamResetPiece,
+                                                  i);
 
             cleared += clear_populated(job->host + piece->start, piece->len);
         }
@@ -68,6 +65,56 @@ static void *clear_worker(void *opaque)
     prim_clear_fence();
     qatomic_add(&job->cleared, cleared);
     return NULL;
+}
+
+void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
+                          uint64_t start, uint64_t end)
+{
+    uint64_t len;
+
+    for (; start < end; start += len) {
+        RamResetPiece piece = { start, MIN(PIECE_SIZE, end - start) };
+
+        if (blk->known) {
+            len = zeromap_gap(blk->known, start, end - start);
+            if (len) {
+                continue;
+            }
+            piece.len = zeromap_run(blk->known, start, piece.len);
+        }
+        len = piece.len;
+        g_array_append_val(pieces, piece);
+    }
+}
+
+static uint64_t total_len(GArray *pieces)
+{
+    uint64_t len = 0;
+
+    for (unsigned i = 0; i < pieces->len; i++) {
+        len += g_array_index(pieces, RamResetPiece, i).len;
+    }
+    return len;
+}
+
+uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
+                                unsigned threads)
+{
+    ClearJob job = { .host = host, .pieces = pieces };
+    unsigned nr = MIN(threads, DIV_ROUND_UP(total_len(pieces),
+                                            BYTES_A_THREAD));
+    g_autofree GThread **helpers = g_new(GThread *, nr);
+
+    for (unsigned i = 1; i < nr; i++) {
+        helpers[i] = g_thread_try_new("ram-reset", clear_worker, &job, NULL);
+    }
+    clear_worker(&job);
+    for (unsigned i = 1; i < nr; i++) {
+        if (helpers[i]) {
+            g_thread_join(helpers[i]);
+        }
+    }
+    return job.cleared;
 }
 
 /*
@@ -78,16 +125,12 @@ static GArray *populated_pieces(const RamResetBlock *blk,
                                 uint64_t start, uint64_t end)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    GArray *pieces = g_array_new(false, false, sizeof(Piece));
+    GArray *pieces = g_array_new(false, false, sizeof(RamResetPiece));
     uint64_t from, to;
 
     prim_data_begin(it, &blk->map, blk->backing, start, end);
     while (prim_data_next(it, &from, &to)) {
-        for (; from < to; from += PIECE_SIZE) {
-            Piece piece = { from, MIN(PIECE_SIZE, to - from) };
-
-            g_array_append_val(pieces, piece);
-        }
+        ram_reset_add_pieces(blk, pieces, from, to);
     }
     prim_data_end(it);
     return pieces;
@@ -103,20 +146,11 @@ static int memset_zero(RamReset *rr, RamResetBlock *blk,
                        uint64_t start, uint64_t len)
 {
     g_autoptr(GArray) pieces = populated_pieces(blk, start, start + len);
-    ClearJob job = { .host = blk->map.host, .pieces = pieces };
-    unsigned nr = MIN(ram_reset_threads(rr), DIV_ROUND_UP(len, BYTES_A_THREAD));
-    g_autofree GThread **threads = g_new(GThread *, nr);
+    uint64_t cleared = ram_reset_clear_pieces(blk->map.host, pieces,
+                                              ram_reset_threads(rr));
 
-    for (unsigned i = 1; i < nr; i++) {
-        threads[i] = g_thread_try_new("ram-reset", clear_worker, &job, NULL);
-    }
-    clear_worker(&job);
-    for (unsigned i = 1; i < nr; i++) {
-        if (threads[i]) {
-            g_thread_join(threads[i]);
-        }
-    }
-    blk->info->zeroed_bytes += job.cleared;
+    blk->info->zeroed_bytes += cleared;
+    blk->info->cleared_pages += cleared >> qemu_target_page_bits();
     return 0;
 }
 
@@ -124,6 +158,7 @@ static void memset_class_init(ObjectClass *oc, RamResetClassData *data)
 {
     RamResetClass *rrc = RAM_RESET_CLASS(oc);
 
+    rrc->late = true;
     rrc->supports = memset_supports;
     rrc->zero = memset_zero;
 }

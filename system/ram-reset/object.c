@@ -76,6 +76,9 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
         info->memdev = g_strdup(rr->memdev);
         info->verify = rr->verify;
         info->threads = ram_reset_threads(rr);
+        if (RAM_RESET_GET_CLASS(rr)->query_hugefile) {
+            info->hugefile = RAM_RESET_GET_CLASS(rr)->query_hugefile(rr);
+        }
         QAPI_LIST_APPEND(tail, info);
     }
     return list;
@@ -121,11 +124,20 @@ static bool check_memdev(RamReset *rr, Error **errp)
     return true;
 }
 
+static bool check_properties(RamReset *rr, Error **errp)
+{
+    RamResetClass *rrc = RAM_RESET_GET_CLASS(rr);
+
+    return !rrc->check || rrc->check(rr, errp);
+}
+
 /* Memory backends and their use as RAM are made after objects like this */
 static void ram_reset_machine_done(Notifier *notifier, void *data)
 {
-    check_memdev(container_of(notifier, RamReset, machine_done),
-                 &error_fatal);
+    RamReset *rr = container_of(notifier, RamReset, machine_done);
+
+    check_memdev(rr, &error_fatal);
+    check_properties(rr, &error_fatal);
 }
 
 static void ram_reset_complete(UserCreatable *uc, Error **errp)
@@ -133,7 +145,7 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
     ERRP_GUARD();
     RamReset *rr = RAM_RESET(uc);
 
-    if (!check_claim(rr, errp)) {
+    if (!check_claim(rr, errp) || !check_properties(rr, errp)) {
         return;
     }
     if (phase_check(PHASE_MACHINE_READY)) {

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,7 +16,9 @@
 #else
 #include "qemu/osdep.h"
 #endif
+#include <linux/mempolicy.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -29,9 +32,16 @@
 #define PRIM_XFS_MAGIC       0x58465342
 #define PRIM_BTRFS_MAGIC     0x9123683e
 
+#ifndef MFD_HUGE_SHIFT
+#define MFD_HUGE_SHIFT 26
+#endif
+
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
+
+/* Evaluates to @call's value, and counts it */
+#define COUNT(map, call) ({ if ((map)->calls) { ++*(map)->calls; } (call); })
 
 static unsigned long file_system(int fd)
 {
@@ -106,16 +116,17 @@ PrimBacking prim_backing(const PrimMap *map)
  */
 static int reserve_hugepages(const PrimMap *map, uint64_t start, uint64_t len)
 {
-    void *p = mmap(NULL, len, PROT_NONE, MAP_SHARED, map->fd,
-                   map->fd_offset + start);
+    void *p = COUNT(map, mmap(NULL, len, PROT_NONE, MAP_SHARED, map->fd,
+                              map->fd_offset + start));
 
-    return p == MAP_FAILED ? -1 : munmap(p, len);
+    return p == MAP_FAILED ? -1 : COUNT(map, munmap(p, len));
 }
 
 static int drop_shared_file(const PrimMap *map, uint64_t start, uint64_t len)
 {
-    if (fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  map->fd_offset + start, len) < 0) {
+    if (COUNT(map, fallocate(map->fd,
+                             FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                             map->fd_offset + start, len)) < 0) {
         return -1;
     }
     return is_hugetlb(map) && !map->noreserve
@@ -129,19 +140,198 @@ int prim_drop(const PrimMap *map, PrimBacking backing,
 
     switch (backing) {
     case PRIM_PRIVATE_ZERO:
-        ret = madvise(map->host + start, len, MADV_DONTNEED);
+        ret = COUNT(map, madvise(map->host + start, len, MADV_DONTNEED));
         break;
     case PRIM_SHARED_FILE:
         ret = drop_shared_file(map, start, len);
         break;
     case PRIM_SHARED_OTHER:
-        ret = madvise(map->host + start, len, MADV_REMOVE);
+        ret = COUNT(map, madvise(map->host + start, len, MADV_REMOVE));
         break;
     case PRIM_PRIVATE_FILE:
         errno = EINVAL;
         break;
     }
     return ret < 0 ? -errno : 0;
+}
+
+#define MEMFD_LINK "/memfd:"
+#define DELETED    " (deleted)"
+
+/* The name that @fd was created with, into @name */
+static bool memfd_name(int fd, char *name, size_t size)
+{
+    char path[64];
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    n = readlink(path, name, size - 1);
+    if (n < 0) {
+        return false;
+    }
+    name[n] = '\0';
+    if (strncmp(name, MEMFD_LINK, strlen(MEMFD_LINK))) {
+        return false;
+    }
+    n -= strlen(MEMFD_LINK);
+    memmove(name, name + strlen(MEMFD_LINK), n + 1);
+    if (n >= (ssize_t)strlen(DELETED) &&
+        !strcmp(name + n - strlen(DELETED), DELETED)) {
+        name[n - strlen(DELETED)] = '\0';
+    }
+    return true;
+}
+
+bool prim_is_memfd(int fd)
+{
+    char name[PATH_MAX];
+
+    return memfd_name(fd, name, sizeof(name));
+}
+
+static int fresh_memfd(const PrimMap *map)
+{
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    char name[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (!COUNT(map, memfd_name(map->fd, name, sizeof(name)))) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (is_hugetlb(map)) {
+        flags |= MFD_HUGETLB | __builtin_ctzll(map->page_size) << MFD_HUGE_SHIFT;
+    }
+    if (COUNT(map, fstat(map->fd, &st)) < 0) {
+        return -1;
+    }
+    fd = COUNT(map, memfd_create(name, flags));
+    if (fd >= 0 && COUNT(map, ftruncate(fd, st.st_size)) < 0) {
+        int err = errno;
+
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    return fd;
+}
+
+static uint8_t *fresh_mmap(const PrimMap *map, int fd)
+{
+    int flags = map->shared ? MAP_SHARED : MAP_PRIVATE;
+
+    flags |= fd < 0 ? MAP_ANONYMOUS : 0;
+    flags |= map->noreserve ? MAP_NORESERVE : 0;
+    return COUNT(map, mmap(NULL, map->len, PROT_READ | PROT_WRITE, flags, fd,
+                           fd < 0 ? 0 : map->fd_offset));
+}
+
+/* Give up all hugepages of @map, with what was reserved for it */
+static void give_up_hugepages(const PrimMap *map)
+{
+    if (!map->shared) {
+        COUNT(map, madvise(map->host, map->len, MADV_DONTNEED));
+    }
+    COUNT(map, fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         map->fd_offset, map->len));
+}
+
+static int copy_seals(const PrimMap *map, int fd)
+{
+    int seals = COUNT(map, fcntl(map->fd, F_GET_SEALS));
+
+    /* Without sealing the file has F_SEAL_SEAL, and nothing is to be added */
+    return seals < 0 ? 0 : COUNT(map, fcntl(fd, F_ADD_SEALS, seals));
+}
+
+/* No policy, and no support for policies, is nothing to copy */
+static int copy_numa_policy(const PrimMap *map, void *to)
+{
+    unsigned long nodes[1024 / (8 * sizeof(long))] = { 0 };
+    int mode;
+
+    if (COUNT(map, syscall(SYS_get_mempolicy, &mode, nodes,
+                           8 * sizeof(nodes), map->host, MPOL_F_ADDR)) < 0 ||
+        mode == MPOL_DEFAULT) {
+        return 0;
+    }
+    return COUNT(map, syscall(SYS_mbind, to, map->len, mode, nodes,
+                              8 * sizeof(nodes), 0));
+}
+
+int prim_fresh_map(const PrimMap *map, PrimFresh *fresh)
+{
+    int ret;
+
+    fresh->fd = map->fd < 0 ? -1 : fresh_memfd(map);
+    if (map->fd >= 0 && fresh->fd < 0) {
+        return -errno;
+    }
+    fresh->host = fresh_mmap(map, fresh->fd);
+    if (fresh->host == MAP_FAILED && errno == ENOMEM && is_hugetlb(map) &&
+        map->fd >= 0) {
+        give_up_hugepages(map);
+        fresh->host = fresh_mmap(map, fresh->fd);
+        if (fresh->host == MAP_FAILED && map->shared && !map->noreserve) {
+            reserve_hugepages(map, 0, map->len);
+            errno = ENOMEM;
+        }
+    }
+    if (fresh->host == MAP_FAILED) {
+        ret = -errno;
+        if (fresh->fd >= 0) {
+            close(fresh->fd);
+        }
+        return ret;
+    }
+    if (copy_numa_policy(map, fresh->host) < 0 ||
+        (fresh->fd >= 0 && copy_seals(map, fresh->fd) < 0)) {
+        ret = -errno;
+        prim_fresh_discard(map, fresh);
+        return ret;
+    }
+    return 0;
+}
+
+void prim_fresh_discard(const PrimMap *map, PrimFresh *fresh)
+{
+    COUNT(map, munmap(fresh->host, map->len));
+    if (fresh->fd >= 0) {
+        COUNT(map, close(fresh->fd));
+    }
+}
+
+static bool is_mapped(const PrimMap *map)
+{
+    unsigned char vec[1];
+
+    return mincore(map->host, base_page_size(), vec) == 0;
+}
+
+int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
+{
+    /* mmap() over the old one would leave a hole behind if it failed */
+    void *p = COUNT(map, mremap(fresh->host, map->len, map->len,
+                                MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
+    int ret = -errno;
+
+    if (p == MAP_FAILED) {
+        if (is_mapped(map)) {
+            prim_fresh_discard(map, fresh);
+            return ret;
+        }
+        return -EFAULT;
+    }
+    if (fresh->fd >= 0) {
+        int flags = COUNT(map, fcntl(map->fd, F_GETFD));
+
+        /* Cannot fail: both are open */
+        COUNT(map, dup3(fresh->fd, map->fd,
+                        flags & FD_CLOEXEC ? O_CLOEXEC : 0));
+        COUNT(map, close(fresh->fd));
+    }
+    return 0;
 }
 
 void prim_clear(void *host, size_t len)
@@ -187,7 +377,8 @@ static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
             want = (last - page + 1) * sizeof(uint64_t);
         }
         do {
-            got = pread(it->pagemap, it->buf, want, page * sizeof(uint64_t));
+            got = COUNT(it->map, pread(it->pagemap, it->buf, want,
+                                       page * sizeof(uint64_t)));
         } while (got < 0 && errno == EINTR);
         it->buf_first = page;
         it->buf_len = got > 0 ? got / sizeof(uint64_t) : 0;
@@ -230,7 +421,7 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     uint64_t file = it->map->fd_offset;
     off_t from = file + it->pos;
-    off_t data = lseek(it->map->fd, from, SEEK_DATA);
+    off_t data = COUNT(it->map, lseek(it->map->fd, from, SEEK_DATA));
     off_t hole;
 
     if (data < 0 && errno == ENXIO) {
@@ -243,7 +434,7 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
     if (*start >= it->to) {
         return false;
     }
-    hole = lseek(it->map->fd, data, SEEK_HOLE);
+    hole = COUNT(it->map, lseek(it->map->fd, data, SEEK_HOLE));
     *end = hole > data ? hole - file : it->to;
     if (*end > it->to) {
         *end = it->to;
@@ -252,12 +443,11 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
     return true;
 }
 
-/* If the kernel does not say, it counts as mapped */
-static bool hugepage_is_mapped(const PrimMap *map, uint64_t offset)
+bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
 {
     unsigned char vec[1];
 
-    return mincore(map->host + offset, base_page_size(), vec) < 0 ||
+    return COUNT(map, mincore(map->host + offset, base_page_size(), vec)) < 0 ||
            (vec[0] & 1);
 }
 
@@ -268,8 +458,8 @@ static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
     uint64_t at;
 
     for (at = 0; at < map->page_size; at += sizeof(buf)) {
-        ssize_t n = pread(map->fd, buf, sizeof(buf),
-                          map->fd_offset + offset + at);
+        ssize_t n = COUNT(map, pread(map->fd, buf, sizeof(buf),
+                                     map->fd_offset + offset + at));
 
         if (n != (ssize_t)sizeof(buf) || buf[0] ||
             memcmp(buf, buf + 1, sizeof(buf) - 1)) {
@@ -292,21 +482,31 @@ static bool hugetlb_holes_are_zero(const PrimMap *map)
     if (map->fd < 0) {
         return true;
     }
-    if (fstat(map->fd, &st) < 0) {
+    if (COUNT(map, fstat(map->fd, &st)) < 0) {
         return false;
     }
     if (!map->shared) {
         return st.st_blocks == 0;
     }
     for (at = 0; at < map->len; at += map->page_size) {
-        mapped += hugepage_is_mapped(map, at);
+        mapped += prim_hugepage_mapped(map, at);
     }
     return (uint64_t)st.st_blocks * 512 == mapped * map->page_size;
 }
 
+/* A file without holes: no need to ask for each page */
+static bool hugetlb_is_full(const PrimMap *map)
+{
+    struct stat st;
+
+    return map->shared && map->fd >= 0 &&
+           COUNT(map, fstat(map->fd, &st)) == 0 &&
+           (uint64_t)st.st_blocks * 512 == (uint64_t)st.st_size;
+}
+
 static bool hugetlb_data(PrimDataIter *it, uint64_t offset)
 {
-    return hugepage_is_mapped(it->map, offset) ||
+    return prim_hugepage_mapped(it->map, offset) ||
            (!it->holes_are_zero && hugepage_has_content(it->map, offset));
 }
 
@@ -340,12 +540,15 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
     it->buf_first = it->buf_len = 0;
     it->next = next_is_all;
     if (is_hugetlb(map)) {
-        it->holes_are_zero = hugetlb_holes_are_zero(map);
-        it->next = next_by_hugepage;
+        if (!hugetlb_is_full(map)) {
+            it->holes_are_zero = hugetlb_holes_are_zero(map);
+            it->next = next_by_hugepage;
+        }
     } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
         it->next = next_by_seek;
     } else if (backing == PRIM_PRIVATE_ZERO) {
-        it->pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+        it->pagemap = COUNT(map, open("/proc/self/pagemap",
+                                      O_RDONLY | O_CLOEXEC));
         if (it->pagemap >= 0) {
             it->next = next_by_pagemap;
         }
@@ -364,7 +567,7 @@ bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
 void prim_data_end(PrimDataIter *it)
 {
     if (it->pagemap >= 0) {
-        close(it->pagemap);
+        COUNT(it->map, close(it->pagemap));
         it->pagemap = -1;
     }
 }

@@ -24,7 +24,8 @@
 /*
  * A mapping of memory.  @fd: the file behind it, or -1 for anonymous memory;
  * @fd_offset: where in that file @host lies; @noreserve: mapped with
- * MAP_NORESERVE.  A @page_size above the host's own means hugetlbfs.
+ * MAP_NORESERVE.  A @page_size above the host's own means hugetlbfs.  @calls:
+ * where system calls that concern the mapping are counted, or NULL.
  */
 typedef struct PrimMap {
     uint8_t *host;
@@ -34,6 +35,7 @@ typedef struct PrimMap {
     uint64_t fd_offset;
     bool shared;
     bool noreserve;
+    uint64_t *calls;
 } PrimMap;
 
 /*
@@ -65,6 +67,38 @@ PrimBacking prim_backing(const PrimMap *map);
  */
 int prim_drop(const PrimMap *map, PrimBacking backing,
               uint64_t start, uint64_t len);
+
+/*
+ * Fresh, zeroed memory of the kind that a mapping has, to take its place:
+ * anonymous, or a memfd with the same name, size, page size and seals.  It
+ * lies elsewhere until prim_fresh_swap(), so that the caller can give it what
+ * the old mapping had, and nothing is lost if that fails.
+ */
+typedef struct PrimFresh {
+    uint8_t *host;
+    int fd;
+} PrimFresh;
+
+/* Whether @fd is a memfd, a file that never had a name in a file system */
+bool prim_is_memfd(int fd);
+
+/*
+ * Make @fresh, with the NUMA policy of @map.  @map must be anonymous or all
+ * of a memfd from @fd_offset on.  Where there are not enough hugepages for
+ * both, those of @map are given up first; it reads zero then.
+ * After a failure @map is as it was, or zero.
+ */
+int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);
+
+/*
+ * Put @fresh where @map is.  Pages of the old memory are given back, its file
+ * is closed, and the new one has the old one's descriptor number.
+ * @fresh is gone afterwards, also after a failure, which leaves @map as it
+ * was; but -EFAULT means that there is no memory at @map any more.
+ */
+int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh);
+
+void prim_fresh_discard(const PrimMap *map, PrimFresh *fresh);
 
 /*
  * Clear memory with stores that bypass the caches where the CPU has such.
@@ -105,5 +139,8 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
                      PrimBacking backing, uint64_t from, uint64_t to);
 bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
+
+/* Whether our page table has the hugepage at @offset; true if in doubt */
+bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);
 
 #endif

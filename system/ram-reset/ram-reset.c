@@ -82,9 +82,10 @@ static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
     const char *refusal;
 
     blk->rb = rb;
+    blk->info = g_new0(RamResetBlockInfo, 1);
     blk->map = ram_reset_block_map(rb);
     blk->backing = prim_backing(&blk->map);
-    blk->info = g_new0(RamResetBlockInfo, 1);
+    blk->map.calls = &blk->info->system_calls;
     blk->info->name = g_strdup(rb->idstr);
     blk->info->size = rb->used_length;
     blk->info->page_size = rb->page_size;
@@ -151,26 +152,40 @@ static void fall_back(RamResetBlock *blk, int ret)
     g_free(blk->info->strategy);
     blk->info->strategy = g_strdup(strategy_name(fallback));
     blk->info->zeroed_bytes = 0;
+    blk->info->dropped_pages = 0;
     blk->strategy = fallback;
-    fallback->zero(rr, blk, 0, blk->map.len);
 }
 
-static void begin_block(RamResetBlock *blk)
+static void zero_block(RamResetBlock *blk)
 {
     int ret = blk->strategy->zero(blk->owner, blk, 0, blk->map.len);
 
     if (ret < 0) {
         fall_back(blk, ret);
+        blk->strategy->zero(blk->owner, blk, 0, blk->map.len);
     }
-    blk->info->zeroed_pages = blk->info->zeroed_bytes >>
-                              qemu_target_page_bits();
-    if (!ram_reset_block_is_aliased(blk->rb)) {
+    trace_ram_reset_zeroed(blk->info->name, blk->info->strategy,
+                           blk->info->zeroed_bytes);
+}
+
+/*
+ * For a late strategy "known zero" means: will be, unless the page is loaded.
+ * A private mapping that shows what is loaded into a shared one of the same
+ * file cannot wait, and nothing is known of it afterwards.
+ */
+static void begin_block(RamResetBlock *blk)
+{
+    bool aliased = ram_reset_block_is_aliased(blk->rb);
+
+    blk->settled = aliased || !blk->strategy->late;
+    if (blk->settled) {
+        zero_block(blk);
+    }
+    if (!aliased) {
         blk->known = zeromap_new(blk->map.len, qemu_target_page_bits());
         zeromap_mark(blk->known, 0, blk->map.len);
     }
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
-    trace_ram_reset_zeroed(blk->info->name, blk->info->strategy,
-                           blk->info->zeroed_bytes);
 }
 
 void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
@@ -253,10 +268,23 @@ void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
     }
 }
 
+void ram_reset_settle(void)
+{
+    for (unsigned i = 0; i < reset.nr_blocks; i++) {
+        RamResetBlock *blk = &reset.blocks[i];
+
+        if (blk->owner && blk->map.len && !blk->settled) {
+            blk->settled = true;
+            zero_block(blk);
+        }
+    }
+}
+
 RamResetBlockInfoList *ram_reset_finish(void)
 {
     RamResetBlockInfoList *list = NULL, **tail = &list;
 
+    ram_reset_settle();
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         QAPI_LIST_APPEND(tail, reset.blocks[i].info);
         zeromap_free(reset.blocks[i].known);

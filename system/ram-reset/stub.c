@@ -9,6 +9,20 @@
 
 bool ram_reset_running;
 
+void ram_reset_expect_load(void)
+{
+}
+
+bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp)
+{
+    return true;
+}
+
+bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
+{
+    return true;
+}
+
 bool ram_reset_enabled(void)
 {
     return false;
@@ -43,6 +57,10 @@ uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max)
 }
 
 void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
+{
+}
+
+void ram_reset_settle(void)
 {
 }
 

@@ -111,23 +111,43 @@ bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len)
     return true;
 }
 
+/* How many pages from @first to @end have bits that all equal @known */
+static uint64_t equal_pages(const ZeroMap *map, uint64_t first, uint64_t end,
+                            bool known)
+{
+    uint64_t i;
+
+    for (i = first; i < end; i = word_next(i, end)) {
+        uint64_t word = map->words[i / WORD_BITS];
+        uint64_t other = (known ? ~word : word) & word_mask(i, end);
+
+        if (other) {
+            i = i / WORD_BITS * WORD_BITS + __builtin_ctzll(other);
+            break;
+        }
+    }
+    return i - first;
+}
+
 uint64_t zeromap_run(const ZeroMap *map, uint64_t start, uint64_t max)
 {
-    uint64_t first = start >> map->page_bits;
-    uint64_t end, i;
+    uint64_t end;
 
     if (!clip(map, start, max, &end)) {
         return 0;
     }
-    end >>= map->page_bits;
-    for (i = first; i < end; i = word_next(i, end)) {
-        uint64_t mask = word_mask(i, end);
-        uint64_t unknown = ~map->words[i / WORD_BITS] & mask;
+    return equal_pages(map, start >> map->page_bits, end >> map->page_bits,
+                       true) << map->page_bits;
+}
 
-        if (unknown) {
-            i = i / WORD_BITS * WORD_BITS + __builtin_ctzll(unknown);
-            break;
-        }
+uint64_t zeromap_gap(const ZeroMap *map, uint64_t start, uint64_t max)
+{
+    uint64_t end, gap;
+
+    if (!clip(map, start, max, &end)) {
+        return max;
     }
-    return (i - first) << map->page_bits;
+    gap = equal_pages(map, start >> map->page_bits, end >> map->page_bits,
+                      false) << map->page_bits;
+    return start + gap == end ? max : gap;
 }

@@ -41,4 +41,10 @@ bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len);
  */
 uint64_t zeromap_run(const ZeroMap *map, uint64_t start, uint64_t max);
 
+/*
+ * How many bytes from @start on are not known, but no more than @max.  What
+ * lies beyond the map is not known.  @start and @max: as above.
+ */
+uint64_t zeromap_gap(const ZeroMap *map, uint64_t start, uint64_t max);
+
 #endif

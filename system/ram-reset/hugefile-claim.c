@@ -1,0 +1,320 @@
+/*
+ * ram-reset-hugefile: taking a file, before it is mapped
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/bitmap.h"
+#include "qemu/error-report.h"
+#include "qemu/mmap-alloc.h"
+#include "hugefile.h"
+#include "hugeram.h"
+
+void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
+                    Error **errp)
+{
+    error_setg(errp, "%s '%s': cannot use '%s': %s",
+               TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)), path,
+               reason);
+    g_free(reason);
+}
+
+/* By the RAM file's name, so that two QEMUs find the same one */
+static char *default_state(const char *path, Error **errp)
+{
+    const char *run = g_getenv("XDG_RUNTIME_DIR") ?: "/run";
+    g_autofree char *dir = g_build_filename(run, "qemu-ram-reset", NULL);
+    g_autofree char *full = g_canonicalize_filename(path, NULL);
+    g_autofree char *sum = NULL, *base = NULL, *name = NULL;
+    struct stat st;
+
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST) {
+        error_setg_errno(errp, errno, "cannot create '%s'", dir);
+        error_append_hint(errp, "Give another place with state=FILE.\n");
+        return NULL;
+    }
+    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) ||
+        st.st_uid != geteuid() || (st.st_mode & 022)) {
+        error_setg(errp, "'%s' is not a directory that only this user may "
+                   "write to", dir);
+        error_append_hint(errp, "Give another place with state=FILE.\n");
+        return NULL;
+    }
+    sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, full, -1);
+    base = g_path_get_basename(full);
+    name = g_strdup_printf("%.32s-%.16s.state", base, sum);
+    return g_build_filename(dir, name, NULL);
+}
+
+static bool open_state(RamResetHugefile *hf, Error **errp)
+{
+    ERRP_GUARD();
+    char *reason;
+
+    if (!hf->info.state) {
+        hf->info.state = hf->state ? g_strdup(hf->state)
+                                   : default_state(hf->path, errp);
+        if (!hf->info.state) {
+            error_prepend(errp, "%s '%s': ", TYPE_RAM_RESET_HUGEFILE,
+                          ram_reset_id(RAM_RESET(hf)));
+            return false;
+        }
+    }
+    hf->state_fd = hugerecord_open(hf->info.state, &reason);
+    if (hf->state_fd < 0) {
+        hugefile_error(hf, hf->info.state, reason, errp);
+        return false;
+    }
+    return true;
+}
+
+/* Why the record does not say which pages of the file are clean, or NULL */
+static char *distrust(const HugeRecord *rec, const struct stat *st,
+                      uint64_t page_size)
+{
+    g_autofree char *boot_id = hugerecord_boot_id();
+
+    if (rec->in_use) {
+        return g_strdup_printf("process %" PRId64 " did not end in order",
+                               rec->pid);
+    }
+    if (!boot_id || strcmp(rec->boot_id, boot_id)) {
+        return g_strdup("the host has been started anew since");
+    }
+    if (rec->device != st->st_dev || rec->inode != st->st_ino ||
+        rec->page_size != page_size ||
+        rec->pages != st->st_size / page_size || st->st_uid != geteuid()) {
+        return g_strdup("the record is of another file");
+    }
+    if (rec->access_time != hugeram_access_time(st)) {
+        return g_strdup("somebody else has mapped the file since");
+    }
+    return NULL;
+}
+
+/* Fill in @hf->old for the file that is kept; pages may not be there */
+static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
+                           uint64_t page_size)
+{
+    uint64_t pages = st->st_size / page_size;
+    HugeRecord rec = { 0 };
+    char *reason;
+
+    hf->info.reused_pages = (uint64_t)st->st_blocks * 512 / page_size;
+    hf->old = bitmap_new(pages);
+    if (hugerecord_read(hf->state_fd, &rec, &reason)) {
+        reason = distrust(&rec, st, page_size);
+    } else if (reason) {
+        warn_report("%s '%s': '%s' is damaged: %s; all of '%s' is cleared",
+                    TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
+                    hf->info.state, reason, hf->path);
+    } else {
+        reason = g_strdup("there is no record of it");
+    }
+    if (reason) {
+        bitmap_set(hf->old, 0, pages);
+        hf->info.record = g_strdup_printf("all pages may be dirty: %s",
+                                          reason);
+        g_free(reason);
+    } else {
+        for (uint64_t i = 0; i < pages; i++) {
+            if (rec.dirty[i]) {
+                set_bit(i, hf->old);
+            }
+        }
+        hf->info.record = g_strdup("the last run has ended in order");
+    }
+    hugerecord_clear(&rec);
+}
+
+/* The file as unlink= wants it, or none; leaves its lock to @hf->claim_fd */
+static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
+{
+    char *reason = hugeram_open(hf->path, &hf->claim_fd);
+    uint64_t page_size;
+    struct stat st;
+
+    if (reason) {
+        hugefile_error(hf, hf->path, reason, errp);
+        return false;
+    }
+    if (hf->claim_fd < 0) {
+        return true;
+    }
+    if (hf->unlink != RAM_RESET_UNLINK_NEVER) {
+        if (unlink(hf->path) < 0) {
+            hugefile_error(hf, hf->path,
+                           g_strdup_printf("the left-over file cannot be "
+                                           "removed: %s", strerror(errno)),
+                           errp);
+            return false;
+        }
+        close(hf->claim_fd);
+        hf->claim_fd = -1;
+        return true;
+    }
+    page_size = qemu_fd_getpagesize(hf->claim_fd);
+    if (fstat(hf->claim_fd, &st) < 0 || st.st_size != size) {
+        hugefile_error(hf, hf->path,
+                       g_strdup_printf("it has %" PRIu64 " bytes, memory "
+                                       "backend '%s' %" PRIu64 "; remove it, "
+                                       "or let unlink=existing do that",
+                                       (uint64_t)st.st_size,
+                                       RAM_RESET(hf)->memdev, size), errp);
+        return false;
+    }
+    find_old_pages(hf, &st, page_size);
+    return true;
+}
+
+static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
+{
+    uint64_t page_size;
+    char *reason;
+
+    if (!claim_left_over(hf, size, errp)) {
+        return false;
+    }
+    if (hf->claim_fd < 0) {
+        reason = hugeram_create(hf->path, size, &hf->claim_fd);
+        if (reason) {
+            hugefile_error(hf, hf->path, reason, errp);
+            return false;
+        }
+        hf->info.record = g_strdup("the file is new");
+    }
+    page_size = qemu_fd_getpagesize(hf->claim_fd);
+    if (size % page_size) {
+        reason = g_strdup_printf("the size of memory backend '%s' is not a "
+                                 "multiple of %" PRIu64 " KiB",
+                                 RAM_RESET(hf)->memdev, page_size / 1024);
+    } else {
+        reason = hugeram_reserve(hf->claim_fd, size, page_size);
+    }
+    if (reason) {
+        hugefile_error(hf, hf->path, reason, errp);
+        return false;
+    }
+    return true;
+}
+
+/* Nothing may write to the file before the record says so */
+static bool write_in_use(RamResetHugefile *hf, Error **errp)
+{
+    HugeRecord *rec = &hf->record;
+    struct stat st;
+    int ret;
+
+    if (fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        return false;
+    }
+    *rec = (HugeRecord) {
+        .in_use = true,
+        .pid = getpid(),
+        .boot_id = hugerecord_boot_id(),
+        .device = st.st_dev,
+        .inode = st.st_ino,
+        .page_size = qemu_fd_getpagesize(hf->claim_fd),
+    };
+    rec->pages = st.st_size / rec->page_size;
+    rec->dirty = g_new(bool, rec->pages);
+    memset(rec->dirty, true, rec->pages);
+    ret = hugerecord_write(hf->state_fd, rec);
+    if (ret < 0) {
+        hugefile_error(hf, hf->info.state, g_strdup(strerror(-ret)), errp);
+    }
+    return ret == 0;
+}
+
+void hugefile_forget_claim(RamResetHugefile *hf)
+{
+    if (hf->claim_fd >= 0) {
+        close(hf->claim_fd);
+        hf->claim_fd = -1;
+    }
+    if (hf->state_fd >= 0) {
+        close(hf->state_fd);
+        hf->state_fd = -1;
+    }
+    hugerecord_clear(&hf->record);
+    g_clear_pointer(&hf->old, g_free);
+    g_clear_pointer(&hf->path, g_free);
+    g_free(hf->info.file);
+    g_free(hf->info.state);
+    g_free(hf->info.record);
+    memset(&hf->info, 0, sizeof(hf->info));
+}
+
+RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend)
+{
+    const char *id = object_get_canonical_path_component(OBJECT(backend));
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        if (object_dynamic_cast(objs->pdata[i], TYPE_RAM_RESET_HUGEFILE) &&
+            !g_strcmp0(RAM_RESET(objs->pdata[i])->memdev, id)) {
+            return RAM_RESET_HUGEFILE(objs->pdata[i]);
+        }
+    }
+    return NULL;
+}
+
+/* What of @backend's properties does not go with a file that is kept */
+static const char *backend_refusal(HostMemoryBackend *backend)
+{
+    Object *obj = OBJECT(backend);
+
+    if (!object_dynamic_cast(obj, "memory-backend-file")) {
+        return "it has no file that could be kept; use memory-backend-file";
+    }
+    if (!backend->share) {
+        return "share=off would not put the guest's pages into the file; "
+               "use share=on";
+    }
+    if (!backend->reserve) {
+        return "with reserve=off the host may run out of hugepages while the "
+               "guest runs; use reserve=on";
+    }
+    if (object_property_get_bool(obj, "readonly", NULL)) {
+        return "readonly=on is not for memory that is to be cleared";
+    }
+    if (object_property_get_uint(obj, "offset", NULL)) {
+        return "offset= is not supported: a file belongs to one backend";
+    }
+    if (runstate_check(RUN_STATE_INMIGRATE)) {
+        return "with -incoming the memory may be another QEMU's";
+    }
+    return NULL;
+}
+
+bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp)
+{
+    RamResetHugefile *hf = hugefile_by_memdev(backend);
+    const char *reason;
+
+    if (!hf) {
+        return true;
+    }
+    reason = backend_refusal(backend);
+    if (reason) {
+        error_setg(errp, "%s '%s' does not go with memory backend '%s': %s",
+                   TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
+                   RAM_RESET(hf)->memdev, reason);
+        return false;
+    }
+    hugefile_forget_claim(hf);
+    hf->path = object_property_get_str(OBJECT(backend), "mem-path", NULL);
+    if (!hf->path) {
+        return true;    /* the backend will say so */
+    }
+    hf->info.file = g_strdup(hf->path);
+    if (!open_state(hf, errp) || !claim_file(hf, backend->size, errp) ||
+        !write_in_use(hf, errp)) {
+        hugefile_forget_claim(hf);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,393 @@
+/*
+ * ram-reset-hugefile: hugepages that outlive a load, and QEMU
+ *
+ * In a load, pages that may hold bytes other than zero and that the snapshot
+ * does not overwrite are cleared in place.  Between runs they stay in the
+ * file, which is looked after from before it is mapped until RAM is gone, see
+ * hugerecord.h.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/bitmap.h"
+#include "qemu/error-report.h"
+#include "hw/qdev-core.h"
+#include "qom/object_interfaces.h"
+#include "system/runstate.h"
+#include "hugefile.h"
+#include "hugeram.h"
+#include "trace.h"
+
+/* Before any device can look at RAM when the VM starts to run */
+#define VM_STATE_PRIORITY (-1000)
+
+/* -loadvm will overwrite RAM before the guest runs */
+static bool load_expected;
+
+void ram_reset_expect_load(void)
+{
+    load_expected = true;
+}
+
+static PrimMap hugefile_map(RamResetHugefile *hf, uint64_t *calls)
+{
+    PrimMap map = ram_reset_block_map(hf->rb);
+
+    map.calls = calls;
+    return map;
+}
+
+/* Of pages that are not in the file nobody knows anything: they are zero */
+static void drop_holes(RamResetHugefile *hf)
+{
+    PrimMap map = hugefile_map(hf, NULL);
+    g_autofree unsigned long *old = g_steal_pointer(&hf->old);
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    uint64_t from, to;
+
+    hf->old = bitmap_new(hf->record.pages);
+    prim_data_begin(it, &map, prim_backing(&map), 0, map.len);
+    while (prim_data_next(it, &from, &to)) {
+        bitmap_set(hf->old, from / map.page_size, (to - from) / map.page_size);
+    }
+    prim_data_end(it);
+    bitmap_and(hf->old, hf->old, old, hf->record.pages);
+}
+
+/*
+ * Pages that may hold bytes of this run, or of earlier ones.  Our page table
+ * tells of this run, if nobody else has the file mapped.
+ */
+static void add_used_pieces(RamResetHugefile *hf, const RamResetBlock *blk,
+                            const PrimMap *map, bool earlier_only,
+                            GArray *pieces)
+{
+    uint64_t size = map->page_size, at, from;
+
+    for (at = 0; at < map->len; at += size) {
+        from = at;
+        while (at < map->len &&
+               ((hf->old && test_bit(at / size, hf->old)) ||
+                (!earlier_only && prim_hugepage_mapped(map, at)))) {
+            at += size;
+        }
+        ram_reset_add_pieces(blk, pieces, from, at);
+    }
+}
+
+static uint64_t clear_old(RamResetHugefile *hf)
+{
+    PrimMap map = hugefile_map(hf, NULL);
+    g_autoptr(GArray) pieces = g_array_new(false, false,
+                                           sizeof(RamResetPiece));
+    RamResetBlock blk = { 0 };
+
+    add_used_pieces(hf, &blk, &map, true, pieces);
+    g_clear_pointer(&hf->old, g_free);
+    return ram_reset_clear_pieces(map.host, pieces,
+                                  ram_reset_threads(RAM_RESET(hf)));
+}
+
+static void clear_before_start(RamResetHugefile *hf)
+{
+    int64_t before = g_get_monotonic_time();
+    uint64_t cleared = clear_old(hf);
+
+    hf->info.cleared_bytes = cleared;
+    hf->info.clear_ns = (g_get_monotonic_time() - before) * 1000;
+    trace_ram_reset_hugefile_start(hf->path, cleared);
+}
+
+static void hugefile_vm_state(void *opaque, bool running, RunState state)
+{
+    RamResetHugefile *hf = opaque;
+
+    /* The load that was expected has left this block alone */
+    if (running && hf->rb && hf->old) {
+        clear_before_start(hf);
+    }
+}
+
+static bool nobody_else_maps(RamResetHugefile *hf)
+{
+    struct stat st;
+
+    return hf->watched && fstat(hf->rb->fd, &st) == 0 &&
+           hugeram_access_time(&st) == hf->record.access_time;
+}
+
+static bool hugefile_supports(RamReset *rr, const RamResetBlock *blk,
+                              Error **errp)
+{
+    if (RAM_RESET_HUGEFILE(rr)->rb != blk->rb) {
+        error_setg(errp, "its file is not one of this object");
+        return false;
+    }
+    return true;
+}
+
+static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
+                         uint64_t start, uint64_t len)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(rr);
+    g_autoptr(GArray) pieces = NULL;
+    uint64_t cleared;
+
+    ++*blk->map.calls;
+    if (!nobody_else_maps(hf) || start || len != blk->map.len) {
+        g_clear_pointer(&hf->old, g_free);
+        return RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET))
+               ->zero(rr, blk, start, len);
+    }
+    pieces = g_array_new(false, false, sizeof(RamResetPiece));
+    add_used_pieces(hf, blk, &blk->map, false, pieces);
+    g_clear_pointer(&hf->old, g_free);
+    cleared = ram_reset_clear_pieces(blk->map.host, pieces,
+                                     ram_reset_threads(rr));
+    blk->info->zeroed_bytes += cleared;
+    blk->info->cleared_pages += cleared >> qemu_target_page_bits();
+    return 0;
+}
+
+/* RAM is in order and nobody writes to it any more: say what it holds */
+static void hugefile_release(RamResetHugefile *hf)
+{
+    HugeRecord *rec = &hf->record;
+    PrimMap map = hugefile_map(hf, NULL);
+    bool ours = nobody_else_maps(hf) && hugeram_is_ours_alone(hf->rb->fd, true);
+    RamResetBlock blk = { 0 };
+
+    if (ours) {
+        g_autoptr(GArray) pieces = g_array_new(false, false,
+                                               sizeof(RamResetPiece));
+
+        memset(rec->dirty, false, rec->pages);
+        add_used_pieces(hf, &blk, &map, false, pieces);
+        if (hf->unlink == RAM_RESET_UNLINK_NEVER && hf->clear_on_exit) {
+            ram_reset_clear_pieces(map.host, pieces,
+                                   ram_reset_threads(RAM_RESET(hf)));
+            g_array_set_size(pieces, 0);
+        }
+        for (unsigned i = 0; i < pieces->len; i++) {
+            RamResetPiece *p = &g_array_index(pieces, RamResetPiece, i);
+
+            for (uint64_t at = p->start; at < p->start + p->len;
+                 at += map.page_size) {
+                rec->dirty[at / map.page_size] = true;
+            }
+        }
+    }
+    rec->in_use = false;
+    if (hugeram_watch(hf->rb->fd, &rec->access_time)) {
+        hugerecord_write(hf->state_fd, rec);
+    }
+    trace_ram_reset_hugefile_end(hf->path, ours);
+}
+
+static void hugefile_let_go(RamResetHugefile *hf)
+{
+    if (hf->rb) {
+        /* First of all: the notifier is told of each block when it goes */
+        hf->rb = NULL;
+        ram_block_notifier_remove(&hf->notifier);
+        qemu_del_vm_change_state_handler(hf->vm_state);
+    }
+}
+
+static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
+                             size_t max_size)
+{
+    RamResetHugefile *hf = container_of(n, RamResetHugefile, notifier);
+
+    if (hf->rb && host == hf->rb->host) {
+        hugefile_release(hf);
+        hugefile_let_go(hf);
+        hugefile_forget_claim(hf);
+    }
+}
+
+bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
+{
+    RamResetHugefile *hf = hugefile_by_memdev(backend);
+    char *reason;
+
+    if (!hf || hf->claim_fd < 0) {
+        return true;
+    }
+    reason = hugeram_take_over(hf->claim_fd, backend->mr.ram_block->fd,
+                               hf->path);
+    hf->claim_fd = -1;
+    if (!reason && hf->unlink == RAM_RESET_UNLINK_ALWAYS &&
+        unlink(hf->path) < 0) {
+        reason = g_strdup_printf("it cannot be removed: %s", strerror(errno));
+    }
+    if (reason) {
+        hugefile_error(hf, hf->path, reason, errp);
+        return false;
+    }
+    hf->rb = backend->mr.ram_block;
+    hf->watched = hugeram_watch(hf->rb->fd, &hf->record.access_time);
+    hf->notifier.ram_block_removed = hugefile_removed;
+    ram_block_notifier_add(&hf->notifier);
+    hf->vm_state = qemu_add_vm_change_state_handler_prio(hugefile_vm_state, hf,
+                                                         VM_STATE_PRIORITY);
+    if (hf->unlink == RAM_RESET_UNLINK_NEVER && !hf->watched) {
+        warn_report("%s '%s': '%s' is mounted with noatime, so that it cannot "
+                    "be told who maps it: all of it is cleared at each start",
+                    TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
+                    hf->path);
+    }
+    if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
+        warn_report("%s '%s': unlink=never: '%s' keeps its hugepages, and what "
+                    "the guest had in them if QEMU is killed, until somebody "
+                    "removes it", TYPE_RAM_RESET_HUGEFILE,
+                    ram_reset_id(RAM_RESET(hf)), hf->path);
+    }
+    if (hf->old) {
+        drop_holes(hf);
+        hf->info.dirty_pages = bitmap_count_one(hf->old, hf->record.pages);
+        if (!load_expected || phase_check(PHASE_MACHINE_READY)) {
+            clear_before_start(hf);
+        }
+    }
+    return true;
+}
+
+static bool hugefile_check(RamReset *rr, Error **errp)
+{
+    Object *obj;
+
+    if (!rr->memdev) {
+        error_setg(errp, "%s '%s': property 'memdev' is missing: one object "
+                   "serves one memory backend", TYPE_RAM_RESET_HUGEFILE,
+                   ram_reset_id(rr));
+        return false;
+    }
+    obj = object_resolve_path_component(object_get_objects_root(), rr->memdev);
+    if (obj && !RAM_RESET_HUGEFILE(rr)->rb) {
+        error_setg(errp, "%s '%s': memory backend '%s' has been made without "
+                   "it; create the %s object first", TYPE_RAM_RESET_HUGEFILE,
+                   ram_reset_id(rr), rr->memdev, TYPE_RAM_RESET_HUGEFILE);
+        return false;
+    }
+    return true;
+}
+
+static RamResetHugefileInfo *hugefile_query(RamReset *rr)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(rr);
+    RamResetHugefileInfo *info;
+
+    if (!hf->rb) {
+        return NULL;
+    }
+    info = g_memdup2(&hf->info, sizeof(hf->info));
+    info->file = g_strdup(hf->info.file);
+    info->state = g_strdup(hf->info.state);
+    info->record = g_strdup(hf->info.record);
+    info->unlink = hf->unlink;
+    return info;
+}
+
+/* Deleting it would leave nobody to look after the file */
+static bool hugefile_can_be_deleted(UserCreatable *uc)
+{
+    return !RAM_RESET_HUGEFILE(uc)->rb;
+}
+
+static int hugefile_get_unlink(Object *obj, Error **errp)
+{
+    return RAM_RESET_HUGEFILE(obj)->unlink;
+}
+
+static void hugefile_set_unlink(Object *obj, int value, Error **errp)
+{
+    RAM_RESET_HUGEFILE(obj)->unlink = value;
+}
+
+static char *hugefile_get_state(Object *obj, Error **errp)
+{
+    return g_strdup(RAM_RESET_HUGEFILE(obj)->state);
+}
+
+static void hugefile_set_state(Object *obj, const char *value, Error **errp)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    g_free(hf->state);
+    hf->state = g_strdup(value);
+}
+
+static bool hugefile_get_clear_on_exit(Object *obj, Error **errp)
+{
+    return RAM_RESET_HUGEFILE(obj)->clear_on_exit;
+}
+
+static void hugefile_set_clear_on_exit(Object *obj, bool value, Error **errp)
+{
+    RAM_RESET_HUGEFILE(obj)->clear_on_exit = value;
+}
+
+static void hugefile_instance_init(Object *obj)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    hf->state_fd = hf->claim_fd = -1;
+    hf->clear_on_exit = true;
+}
+
+static void hugefile_instance_finalize(Object *obj)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    /* At QEMU's end: vCPUs and devices have been stopped, if all went well */
+    if (hf->rb && !runstate_is_live(runstate_get())) {
+        hugefile_release(hf);
+    }
+    hugefile_let_go(hf);
+    hugefile_forget_claim(hf);
+    g_free(hf->state);
+}
+
+static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
+{
+    RamResetClass *rrc = RAM_RESET_CLASS(oc);
+
+    rrc->late = true;
+    rrc->check = hugefile_check;
+    rrc->supports = hugefile_supports;
+    rrc->zero = hugefile_zero;
+    rrc->query_hugefile = hugefile_query;
+    USER_CREATABLE_CLASS(oc)->can_be_deleted = hugefile_can_be_deleted;
+
+    object_class_property_add_enum(oc, "unlink", "RamResetUnlink",
+                                   &RamResetUnlink_lookup,
+                                   hugefile_get_unlink, hugefile_set_unlink);
+    object_class_property_set_description(oc, "unlink",
+        "When to remove the file: if it exists at start (existing), then and "
+        "as soon as it is mapped (always), or never");
+    object_class_property_add_str(oc, "state", hugefile_get_state,
+                                  hugefile_set_state);
+    object_class_property_set_description(oc, "state",
+        "File that says which hugepages may hold bytes of an earlier run");
+    object_class_property_add_bool(oc, "clear-on-exit",
+                                   hugefile_get_clear_on_exit,
+                                   hugefile_set_clear_on_exit);
+    object_class_property_set_description(oc, "clear-on-exit",
+        "With unlink=never, clear memory when QEMU ends, not when it starts");
+}
+
+static const TypeInfo hugefile_types[] = {
+    {
+        .name = TYPE_RAM_RESET_HUGEFILE,
+        .parent = TYPE_RAM_RESET,
+        .instance_size = sizeof(RamResetHugefile),
+        .instance_init = hugefile_instance_init,
+        .instance_finalize = hugefile_instance_finalize,
+        .class_init = hugefile_class_init,
+    },
+};
+
+DEFINE_TYPES(hugefile_types)

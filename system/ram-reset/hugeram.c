@@ -1,0 +1,194 @@
+/*
+ * The file on hugetlbfs that guest RAM is kept in from run to run
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#include <sys/file.h>
+#endif
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include "hugeram.h"
+
+#define HUGETLBFS_MAGIC 0x958458f6
+#define NS_PER_S INT64_C(1000000000)
+
+static bool on_hugetlbfs(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && (unsigned)fs.f_type == HUGETLBFS_MAGIC;
+}
+
+static char *lock(int fd)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        return g_strdup(errno == EWOULDBLOCK ? "another process uses it"
+                                             : g_strerror(errno));
+    }
+    return NULL;
+}
+
+static char *check_kind(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return g_strdup("it is a directory, in which files get no name to "
+                        "find them by; give the name of a file in it");
+    }
+    if (!S_ISREG(st.st_mode) || !on_hugetlbfs(fd)) {
+        return g_strdup("it is not a file on hugetlbfs");
+    }
+    return NULL;
+}
+
+char *hugeram_open(const char *path, int *fd)
+{
+    char *reason;
+
+    *fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0 && errno == EISDIR) {
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    if (*fd < 0) {
+        return errno == ENOENT ? NULL :
+               g_strdup(errno == ELOOP ? "it is a symbolic link"
+                                       : g_strerror(errno));
+    }
+    reason = check_kind(*fd) ?: lock(*fd);
+    if (!reason && !hugeram_is_ours_alone(*fd, false) && errno == EAGAIN) {
+        reason = g_strdup("another process has it open");
+    }
+    if (reason) {
+        close(*fd);
+        *fd = -1;
+    }
+    return reason;
+}
+
+char *hugeram_create(const char *path, uint64_t size, int *fd)
+{
+    char *reason;
+
+    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (*fd < 0) {
+        return g_strdup_printf("it cannot be created: %s", g_strerror(errno));
+    }
+    reason = check_kind(*fd) ?: lock(*fd);
+    if (!reason && ftruncate(*fd, size) < 0) {
+        reason = g_strdup_printf("it cannot be given a size of %"
+                                 G_GUINT64_FORMAT " bytes: %s", size,
+                                 g_strerror(errno));
+    }
+    if (reason) {
+        unlink(path);
+        close(*fd);
+        *fd = -1;
+    }
+    return reason;
+}
+
+static uint64_t pool_figure(uint64_t page_size, const char *what)
+{
+    g_autofree char *text = NULL;
+    g_autofree char *name =
+        g_strdup_printf("/sys/kernel/mm/hugepages/hugepages-%"
+                        G_GUINT64_FORMAT "kB/%s_hugepages", page_size / 1024,
+                        what);
+
+    return g_file_get_contents(name, &text, NULL, NULL)
+           ? g_ascii_strtoull(text, NULL, 10) : 0;
+}
+
+char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size)
+{
+    void *p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+    int err = errno;
+    struct stat st;
+
+    if (p != MAP_FAILED) {
+        munmap(p, size);
+        return NULL;
+    }
+    if (err != ENOMEM || fstat(fd, &st) < 0) {
+        return g_strdup_printf("it cannot be mapped: %s", g_strerror(err));
+    }
+    return g_strdup_printf("%" G_GUINT64_FORMAT " hugepages of %"
+                           G_GUINT64_FORMAT " KiB are needed, the file has %"
+                           G_GUINT64_FORMAT " and the host %" G_GUINT64_FORMAT
+                           " to spare; raise vm.nr_hugepages, or the size of "
+                           "the mount",
+                           size / page_size, page_size / 1024,
+                           (uint64_t)st.st_blocks * 512 / page_size,
+                           pool_figure(page_size, "free") -
+                           pool_figure(page_size, "resv"));
+}
+
+char *hugeram_take_over(int from, int to, const char *path)
+{
+    struct stat ours, theirs, named;
+    char *reason;
+
+    if (fstat(from, &ours) < 0 || fstat(to, &theirs) < 0) {
+        reason = g_strdup(g_strerror(errno));
+    } else if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino ||
+               lstat(path, &named) < 0 || named.st_ino != ours.st_ino) {
+        reason = g_strdup("somebody has put another file in its place");
+    } else {
+        reason = NULL;
+    }
+    close(from);
+    return reason ?: lock(to);
+}
+
+bool hugeram_is_ours_alone(int fd, bool hold)
+{
+    /* Who opens the file meanwhile waits, and we are told: by no SIGIO */
+    if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
+        fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
+        return false;
+    }
+    if (!hold) {
+        fcntl(fd, F_SETLEASE, F_UNLCK);
+    }
+    return true;
+}
+
+bool hugeram_watch(int fd, int64_t *time)
+{
+    /* Long past, so that also a mount with relatime takes note of each map */
+    int64_t s = g_random_int_range(1, 1 << 29);
+    int64_t ns = g_random_int_range(0, NS_PER_S);
+    struct timespec times[2] = {
+        { .tv_sec = s, .tv_nsec = ns }, { .tv_nsec = UTIME_OMIT },
+    };
+    struct statvfs fs;
+    struct stat st;
+
+    *time = s * NS_PER_S + ns;
+    return futimens(fd, times) == 0 && fstat(fd, &st) == 0 &&
+           hugeram_access_time(&st) == *time &&
+           fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_NOATIME);
+}
+
+int64_t hugeram_access_time(const struct stat *st)
+{
+    return st->st_atim.tv_sec * NS_PER_S + st->st_atim.tv_nsec;
+}

@@ -1,0 +1,55 @@
+/*
+ * The file on hugetlbfs that guest RAM is kept in from run to run
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_HUGERAM_H
+#define RAM_RESET_HUGERAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/*
+ * Functions that can fail return a sentence that says why, to be freed, or
+ * NULL if all is well.
+ */
+
+/*
+ * Open the file at @path and take its lock.  @fd is -1 if there is none.
+ * Refused: what is no regular file on hugetlbfs, a link, and a file that
+ * another process has open.
+ */
+char *hugeram_open(const char *path, int *fd);
+
+/* Make a file of @size bytes at @path, where there is none, and lock it. */
+char *hugeram_create(const char *path, uint64_t size, int *fd);
+
+/*
+ * Have the kernel set hugepages aside for all of the file, so that it will
+ * not run out of them later.
+ */
+char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size);
+
+/*
+ * Take the lock by way of another descriptor than the one that has it, which
+ * is closed.  @path is as it was for hugeram_open().
+ */
+char *hugeram_take_over(int from, int to, const char *path);
+
+/*
+ * Whether nobody else has the file open.  If so, and @hold, others have to
+ * wait for @fd to be closed, or for the kernel's patience to end (45 s).
+ */
+bool hugeram_is_ours_alone(int fd, bool hold);
+
+/*
+ * Set an access time that nobody would set, into @time; the kernel replaces
+ * it as soon as somebody maps the file.  False if it would not.
+ */
+bool hugeram_watch(int fd, int64_t *time);
+
+int64_t hugeram_access_time(const struct stat *st);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * ram-reset-remap: fresh memory in the place of the old
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "qemu/madvise.h"
+#include "qemu/mmap-alloc.h"
+#include "hw/boards.h"
+#include "system/qtest.h"
+#include "internal.h"
+
+/* What QEMU has mapped for the block, which may be more than is in use */
+static PrimMap whole_map(const RamResetBlock *blk)
+{
+    PrimMap map = blk->map;
+
+    map.len = ROUND_UP(blk->rb->max_length, map.page_size);
+    return map;
+}
+
+static char *refusal(const RamResetBlock *blk)
+{
+    const char *reason = ram_reset_block_pin_reason(blk);
+
+    if (!reason && blk->rb->flags & RAM_NAMED_FILE) {
+        reason = "its file has a name, by which others may use it";
+    }
+    if (!reason && blk->map.fd >= 0 && !prim_is_memfd(blk->map.fd)) {
+        reason = "its file is not a memfd";
+    }
+    if (!reason && !blk->map.shared &&
+        blk->map.page_size > qemu_real_host_page_size()) {
+        reason = "fresh private hugepages would have to be reserved beside "
+                 "the old ones";
+    }
+    return reason ? g_strdup(reason) : ram_reset_block_holder(blk);
+}
+
+static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
+                           Error **errp)
+{
+    g_autofree char *reason = refusal(blk);
+
+    if (reason) {
+        error_setg(errp, "%s", reason);
+    }
+    return !reason;
+}
+
+static void advise(const PrimMap *map, void *host, int advice)
+{
+    ++*map->calls;
+    /* Refused advice is no failure, neither was it when RAM was made */
+    qemu_madvise(host, map->len, advice);
+}
+
+/* All that ram_block_add() and a memory backend ask of the kernel */
+static void advise_as_before(const RamResetBlock *blk, const PrimMap *map,
+                             void *host)
+{
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+    bool merge = backend ? backend->merge
+                         : map->fd < 0 && machine_mem_merge(current_machine);
+    bool dump = machine_dump_guest_core(current_machine) &&
+                (!backend || backend->dump);
+
+    if (merge) {
+        advise(map, host, QEMU_MADV_MERGEABLE);
+    }
+    if (!dump) {
+        advise(map, host, QEMU_MADV_DONTDUMP);
+    }
+    advise(map, host, QEMU_MADV_HUGEPAGE);
+    if (!qtest_enabled()) {
+        advise(map, host, QEMU_MADV_DONTFORK);
+    }
+}
+
+static int preallocate(const RamResetBlock *blk)
+{
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+    Error *err = NULL;
+
+    if (!qemu_prealloc_mem(blk->map.fd, (char *)blk->map.host,
+                           memory_region_size(blk->rb->mr),
+                           backend->prealloc_threads,
+                           backend->prealloc_context, false, &err)) {
+        warn_report_err(err);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+static int remap_zero(RamReset *rr, RamResetBlock *blk,
+                      uint64_t start, uint64_t len)
+{
+    PrimMap map = whole_map(blk);
+    PrimFresh fresh;
+    int ret;
+
+    if (start || len != blk->map.len) {
+        return -EINVAL;
+    }
+    ret = prim_fresh_map(&map, &fresh);
+    if (ret < 0) {
+        return ret;
+    }
+    advise_as_before(blk, &map, fresh.host);
+    ret = prim_fresh_swap(&map, &fresh);
+    if (ret == -EFAULT) {
+        error_report("RAM block '%s' could not be mapped again, the host has "
+                     "no memory left", blk->info->name);
+        exit(1);
+    }
+    if (!ret && ram_reset_block_is_preallocated(blk)) {
+        ret = preallocate(blk);
+    }
+    if (!ret) {
+        blk->info->zeroed_bytes += len;
+        blk->info->dropped_pages += len >> qemu_target_page_bits();
+    }
+    return ret;
+}
+
+static void remap_class_init(ObjectClass *oc, RamResetClassData *data)
+{
+    RamResetClass *rrc = RAM_RESET_CLASS(oc);
+
+    rrc->supports = remap_supports;
+    rrc->zero = remap_zero;
+}
+
+static const TypeInfo remap_types[] = {
+    {
+        .name = TYPE_RAM_RESET_REMAP,
+        .parent = TYPE_RAM_RESET,
+        .class_init = remap_class_init,
+    },
+};
+
+DEFINE_TYPES(remap_types)
