@@ -17,6 +17,7 @@ int main(int argc, char **argv)
     add_roundtrip_tests();
     add_memory_tests();
     add_rules_tests();
+    add_keeps_tests();
     add_start_tests();
     add_timing_tests();
     return g_test_run();

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include "qemu/cutils.h"
 #include "qemu/units.h"
@@ -17,10 +18,23 @@
 const char *mem_name(MemKind kind)
 {
     static const char *const names[MEM__MAX] = {
-        "anon", "thp", "memfd", "hugetlb", "hugetlb-private", "private-file",
+        "anon", "thp", "memfd", "hugetlb", "hugetlb-private",
+        "hugetlb-file", "private-file",
     };
 
     return names[kind];
+}
+
+uint64_t mem_page_size(MemKind kind)
+{
+    switch (kind) {
+    case MEM_HUGETLB:
+    case MEM_HUGETLB_PRIVATE:
+    case MEM_HUGETLB_FILE:
+        return 2 * MiB;
+    default:
+        return PAGE;
+    }
 }
 
 uint64_t hugepages(const char *what)
@@ -36,6 +50,32 @@ uint64_t hugepages(const char *what)
     return g_ascii_strtoull(text, NULL, 10);
 }
 
+static char *huge_dir;
+
+static void umount_huge_dir(void)
+{
+    umount(huge_dir);
+    rmdir(huge_dir);
+}
+
+/* A hugetlbfs of our own; NULL if we may not mount one */
+static const char *mount_huge_dir(void)
+{
+    if (!huge_dir) {
+        g_autofree char *dir = g_strdup_printf("%s/ram-reset-huge-%d",
+                                               g_get_tmp_dir(), getpid());
+
+        if (g_mkdir_with_parents(dir, 0700) < 0 ||
+            mount("none", dir, "hugetlbfs", 0, "pagesize=2M") < 0) {
+            rmdir(dir);
+            return NULL;
+        }
+        huge_dir = g_steal_pointer(&dir);
+        atexit(umount_huge_dir);
+    }
+    return huge_dir;
+}
+
 const char *mem_missing(MemKind kind)
 {
     g_autofree char *thp = NULL;
@@ -47,6 +87,11 @@ const char *mem_missing(MemKind kind)
             return "transparent hugepages are off on this host";
         }
         return NULL;
+    case MEM_HUGETLB_FILE:
+        if (!mount_huge_dir()) {
+            return "hugetlbfs cannot be mounted here, run as root";
+        }
+        /* fall through */
     case MEM_HUGETLB:
     case MEM_HUGETLB_PRIVATE:
         return hugepages("free") < 64 ? "fewer than 64 hugepages of 2 MiB are "
@@ -99,6 +144,9 @@ static char *backend(const Vm *vm, MemKind kind)
     case MEM_HUGETLB_PRIVATE:
         return g_strdup("memory-backend-memfd,share=off,hugetlb=on,"
                         "hugetlbsize=2M");
+    case MEM_HUGETLB_FILE:
+        return g_strdup_printf("memory-backend-file,share=on,mem-path=%s",
+                               vm->ram_file);
     case MEM_FILE:
         return g_strdup_printf("memory-backend-file,share=off,mem-path=%s",
                                vm->ram_file);
@@ -150,6 +198,9 @@ Vm *vm_start(MemKind kind, uint64_t size, const char *extra)
     g_assert_true(mkimg(vm->disk, "qcow2", 64));
     if (kind == MEM_FILE) {
         vm->ram_file = make_ram_file(size);
+    }
+    if (kind == MEM_HUGETLB_FILE) {
+        vm->ram_file = g_strdup_printf("%s/ram", mount_huge_dir());
     }
     vm_run(vm, kind, size, extra);
     return vm;
@@ -206,8 +257,23 @@ void vm_end(Vm *vm)
     g_free(vm);
 }
 
+static char *state_file;
+
+static void remove_state_file(void)
+{
+    unlink(state_file);
+}
+
 char *vm_object(const char *strategy, const char *props)
 {
+    if (!g_strcmp0(strategy, "hugefile")) {
+        if (!state_file) {
+            state_file = temp_name("state");
+            atexit(remove_state_file);
+        }
+        return g_strdup_printf("-object ram-reset-hugefile,id=rr0,memdev=ram,"
+                               "state=%s%s", state_file, props);
+    }
     return strategy ? g_strdup_printf("-object ram-reset-%s,id=rr0%s",
                                       strategy, props) : g_strdup("");
 }
@@ -311,6 +377,42 @@ uint64_t pages_with_data(const uint8_t *content, uint64_t size)
     return pages;
 }
 
+uint64_t pages_to_clear(const uint8_t *before, const uint8_t *after,
+                        uint64_t size)
+{
+    uint64_t pages = 0;
+
+    for (uint64_t i = 0; i < size; i += PAGE) {
+        pages += !buffer_is_zero(before + i, PAGE) &&
+                 buffer_is_zero(after + i, PAGE);
+    }
+    return pages;
+}
+
+const char *expected_reason(const char *strategy, MemKind kind)
+{
+    if (!strcmp(strategy, "madvise") && kind == MEM_FILE) {
+        return "private mapping of a file";
+    }
+    if (!strcmp(strategy, "remap")) {
+        switch (kind) {
+        case MEM_FILE:
+        case MEM_HUGETLB_FILE:
+            return "its file has a name";
+        case MEM_HUGETLB_PRIVATE:
+            return "fresh private hugepages";
+        default:
+            break;
+        }
+    }
+    return NULL;
+}
+
+const char *expected_strategy(const char *strategy, MemKind kind)
+{
+    return expected_reason(strategy, kind) ? "memset" : strategy;
+}
+
 QDict *vm_query(Vm *vm)
 {
     return qtest_qmp_assert_success_ref(vm->qts,
@@ -354,7 +456,8 @@ uint64_t vm_status_kib(Vm *vm, const char *field)
     return kib_field(text, field);
 }
 
-uint64_t vm_smaps_kib(Vm *vm, const char *field)
+/* RAM's part of smaps, and all that comes behind it */
+static char *smaps_entry(Vm *vm)
 {
     g_autofree char *name = g_strdup_printf("/proc/%d/smaps",
                                             qtest_pid(vm->qts));
@@ -365,7 +468,51 @@ uint64_t vm_smaps_kib(Vm *vm, const char *field)
     g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
     entry = strstr(text, start);
     g_assert_nonnull(entry);
+    return g_strdup(entry);
+}
+
+uint64_t vm_smaps_kib(Vm *vm, const char *field)
+{
+    g_autofree char *entry = smaps_entry(vm);
+
     return kib_field(entry, field);
+}
+
+char *vm_smaps_flags(Vm *vm)
+{
+    g_autofree char *entry = smaps_entry(vm);
+    char *flags = strstr(entry, "\nVmFlags: ");
+
+    g_assert_nonnull(flags);
+    flags += strlen("\nVmFlags: ");
+    return g_strndup(flags, strcspn(flags, "\n"));
+}
+
+unsigned vm_mappings(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/maps",
+                                            qtest_pid(vm->qts));
+    g_autofree char *text = NULL;
+    unsigned lines = 0;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    for (const char *p = text; *p; p++) {
+        lines += *p == '\n';
+    }
+    return lines;
+}
+
+unsigned vm_fds(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/fd", qtest_pid(vm->qts));
+    g_autoptr(GDir) dir = g_dir_open(name, 0, NULL);
+    unsigned fds = 0;
+
+    g_assert_nonnull(dir);
+    while (g_dir_read_name(dir)) {
+        fds++;
+    }
+    return fds;
 }
 
 void assert_no_start(const char *args, const char *object,
@@ -391,7 +538,7 @@ void assert_no_start(const char *args, const char *object,
 
 void add_per_strategy(const char *path, void (*func)(const void *strategy))
 {
-    static const char *const strategies[] = { "memset", "madvise" };
+    static const char *const strategies[] = { "memset", "madvise", "remap" };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
         g_autofree char *full = g_strdup_printf("ram-reset/%s/%s", path,

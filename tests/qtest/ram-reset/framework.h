@@ -16,11 +16,15 @@ typedef enum MemKind {
     MEM_MEMFD,          /* shared memfd */
     MEM_HUGETLB,        /* shared memfd of 2 MiB pages */
     MEM_HUGETLB_PRIVATE,
+    MEM_HUGETLB_FILE,   /* shared file with a name, on hugetlbfs */
     MEM_FILE,           /* private mapping of a file that is full of data */
     MEM__MAX
 } MemKind;
 
 const char *mem_name(MemKind kind);
+
+/* Of the memory that QEMU maps, in bytes */
+uint64_t mem_page_size(MemKind kind);
 
 /* Why this host has no such memory; NULL if it has */
 const char *mem_missing(MemKind kind);
@@ -39,7 +43,7 @@ uint64_t hugepages(const char *what);
 typedef struct Vm {
     QTestState *qts;
     char *disk;
-    char *ram_file;     /* MEM_FILE only */
+    char *ram_file;     /* MEM_FILE and MEM_HUGETLB_FILE only */
     uint64_t size;
     uint64_t hva;
     int mem;            /* /proc/PID/mem */
@@ -58,7 +62,10 @@ uint8_t disk_read(Vm *vm);
 
 void vm_end(Vm *vm);
 
-/* The object under test: "ram-reset-@strategy"; "" for NULL */
+/*
+ * The object under test: "ram-reset-@strategy"; "" for NULL.  A hugefile
+ * object serves memory backend "ram", and has a state file of the test's own.
+ */
 char *vm_object(const char *strategy, const char *props);
 
 /* @object, and a pc-dimm at DIMM whose backend, "more", is of this type */
@@ -83,6 +90,16 @@ void vm_assert_content(Vm *vm, const uint8_t *expected);
 /* How many 4 KiB pages are not zero */
 uint64_t pages_with_data(const uint8_t *content, uint64_t size);
 
+/* How many of those are zero in @after */
+uint64_t pages_to_clear(const uint8_t *before, const uint8_t *after,
+                        uint64_t size);
+
+/* What a load does: the object's strategy, or clearing in place */
+const char *expected_strategy(const char *strategy, MemKind kind);
+
+/* Words that must be in the reason for not doing as asked; NULL if it does */
+const char *expected_reason(const char *strategy, MemKind kind);
+
 /* query-ram-reset; the block's part of its last-load */
 QDict *vm_query(Vm *vm);
 QDict *vm_query_block(Vm *vm, const char *name);
@@ -91,6 +108,13 @@ QDict *vm_query_block(Vm *vm, const char *name);
 uint64_t vm_status_kib(Vm *vm, const char *field);
 uint64_t vm_smaps_kib(Vm *vm, const char *field);
 
+/* The VmFlags of RAM, in smaps: two letters and a space each */
+char *vm_smaps_flags(Vm *vm);
+
+/* How many lines /proc/PID/maps has, and how many files are open */
+unsigned vm_mappings(Vm *vm);
+unsigned vm_fds(Vm *vm);
+
 /*
  * QEMU must not start with @args, say @message and name @object; it must
  * exit with status 1 rather than crash.
@@ -98,12 +122,16 @@ uint64_t vm_smaps_kib(Vm *vm, const char *field);
 void assert_no_start(const char *args, const char *object,
                      const char *message);
 
-/* "ram-reset/@path/STRATEGY" for each strategy, whose name @func is given */
+/*
+ * "ram-reset/@path/STRATEGY" for each strategy that serves any memory, whose
+ * name @func is given
+ */
 void add_per_strategy(const char *path, void (*func)(const void *strategy));
 
 void add_roundtrip_tests(void);
 void add_memory_tests(void);
 void add_rules_tests(void);
+void add_keeps_tests(void);
 void add_start_tests(void);
 void add_timing_tests(void);
 

@@ -1,0 +1,366 @@
+/*
+ * RAM reset: what a RAM block had before a load, it has afterwards
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <sys/mman.h>
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "framework.h"
+
+#define SIZE (16 * MiB)
+#define HIGH (1 * MiB)
+
+typedef struct Case {
+    const char *strategy;
+    MemKind kind;
+    uint64_t size;              /* for the tests that take one */
+} Case;
+
+/* What a leak would show in */
+typedef struct Footprint {
+    unsigned mappings, fds;
+    uint64_t free_hugepages, reserved_hugepages;
+    uint64_t ram_kib, process_kib;
+} Footprint;
+
+/* Without the stack and the guard page of each thread: some come late */
+static unsigned mappings(Vm *vm)
+{
+    uint64_t threads, before;
+    unsigned n;
+
+    do {
+        before = vm_status_kib(vm, "Threads");
+        n = vm_mappings(vm);
+        threads = vm_status_kib(vm, "Threads");
+    } while (threads != before);
+    return n - 2 * threads;
+}
+
+static Footprint footprint(Vm *vm)
+{
+    return (Footprint) {
+        .mappings = mappings(vm),
+        .fds = vm_fds(vm),
+        .free_hugepages = hugepages("free"),
+        .reserved_hugepages = hugepages("resv"),
+        .ram_kib = vm_smaps_kib(vm, "Rss") +
+                   vm_smaps_kib(vm, "Shared_Hugetlb") +
+                   vm_smaps_kib(vm, "Private_Hugetlb"),
+        .process_kib = vm_status_kib(vm, "VmRSS"),
+    };
+}
+
+static void dirty_and_load(Vm *vm, unsigned i)
+{
+    /* Not the same pages each time, but as many hugepages */
+    uint64_t first = HIGH + i * 4 * KiB, at;
+
+    for (at = first; at < vm->size; at += vm->size / 64) {
+        vm_fill(vm, at, 4 * KiB, i);
+    }
+    vm_load(vm, "clean");
+    for (at = first; at < vm->size; at += vm->size / 64) {
+        g_assert_cmphex(qtest_readb(vm->qts, at + 1), ==, 0);
+    }
+}
+
+static void test_nothing_leaks(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = vm_object(c->strategy, "");
+    Footprint second, last;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    if (mem_page_size(c->kind) == 2 * MiB && hugepages("free") < 560) {
+        g_test_skip("fewer than 560 hugepages of 2 MiB are free, raise "
+                    "vm.nr_hugepages");
+        return;
+    }
+    /* What glibc maps for new threads shall be gone with them */
+    g_setenv("MALLOC_ARENA_MAX", "1", true);
+    g_setenv("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0", true);
+    vm = vm_start(c->kind, c->size, object);
+    g_unsetenv("MALLOC_ARENA_MAX");
+    g_unsetenv("GLIBC_TUNABLES");
+    vm_save(vm, "clean");
+    for (unsigned i = 1; i <= 2; i++) {
+        dirty_and_load(vm, i);
+    }
+    second = footprint(vm);
+    for (unsigned i = 3; i <= 50; i++) {
+        dirty_and_load(vm, i);
+    }
+    last = footprint(vm);
+    g_assert_cmpuint(last.mappings, ==, second.mappings);
+    g_assert_cmpuint(last.fds, ==, second.fds);
+    g_assert_cmpuint(last.free_hugepages, ==, second.free_hugepages);
+    g_assert_cmpuint(last.reserved_hugepages, ==, second.reserved_hugepages);
+    /* In-place clearing keeps the 64 pages of each load, dropping does not */
+    g_assert_cmpuint(last.ram_kib, <=, second.ram_kib + 48 * 64 * 4);
+    if (strcmp(c->strategy, "memset") || c->kind == MEM_HUGETLB_FILE) {
+        g_assert_cmpuint(last.ram_kib, ==, second.ram_kib);
+        /* QEMU's heap is not the RAM block's */
+        g_assert_cmpuint(last.process_kib, <=, second.process_kib + 1024);
+    }
+    g_test_message("%u mappings, %u files, %" PRIu64 " free hugepages, "
+                   "%" PRIu64 " KiB of RAM, %" PRIu64 " KiB in all",
+                   last.mappings, last.fds, last.free_hugepages, last.ram_kib,
+                   last.process_kib);
+    vm_end(vm);
+}
+
+/* NUMA policies that are in force, and where */
+static char *numa_policy(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/numa_maps",
+                                            qtest_pid(vm->qts));
+    g_autofree char *start = g_strdup_printf("\n%" PRIx64 " ", vm->hva);
+    g_autofree char *text = NULL;
+    const char *at;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    at = strstr(text, start);
+    g_assert_nonnull(at);
+    at += strlen(start);
+    return g_strndup(at, strcspn(at, " \n"));
+}
+
+static const char *backend_type(MemKind kind)
+{
+    return kind == MEM_ANON ? "memory-backend-ram"
+         : kind == MEM_MEMFD ? "memory-backend-memfd,share=on"
+         : "memory-backend-memfd,share=on,hugetlb=on,hugetlbsize=2M";
+}
+
+/*
+ * The machine's RAM is another backend than the tests' usual one: with more
+ * properties, @props.
+ */
+static Vm *vm_with_props(const Case *c, const char *props, const char *machine)
+{
+    g_autofree char *object = vm_object(c->strategy, "");
+    g_autofree char *extra =
+        g_strdup_printf("%s -object %s,id=special,size=16m%s "
+                        "-machine memory-backend=special%s", object,
+                        backend_type(c->kind), props, machine);
+
+    return vm_start(MEM_ANON, SIZE, extra);
+}
+
+static void load_with_data(Vm *vm, const char *strategy)
+{
+    QDict *block;
+
+    vm_fill(vm, HIGH, MiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+    block = vm_query_block(vm, "special");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, strategy);
+    g_assert_false(qdict_get_bool(block, "fallback"));
+    qobject_unref(block);
+}
+
+static void test_numa_policy(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *before = NULL, *after = NULL;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    vm = vm_with_props(c, ",host-nodes=0,policy=bind", "");
+    vm_save(vm, "clean");
+    before = numa_policy(vm);
+    g_assert_true(g_str_has_prefix(before, "bind"));
+    load_with_data(vm, c->strategy);
+    load_with_data(vm, c->strategy);
+    after = numa_policy(vm);
+    g_assert_cmpstr(before, ==, after);
+    vm_end(vm);
+}
+
+static void test_advice(const void *opaque)
+{
+    static const struct {
+        const char *props, *machine, *flag;
+        bool set;
+    } variants[] = {
+        { "", "", "mg ", true },
+        { ",merge=off", ",mem-merge=off", "mg ", false },
+        { "", ",mem-merge=off", "mg ", false },
+        { "", "", "dd ", false },
+        { ",dump=off", "", "dd ", true },
+        { "", ",dump-guest-core=off", "dd ", true },
+        { "", "", "hg ", true },
+    };
+    const Case *c = opaque;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(variants); i++) {
+        g_autofree char *before = NULL, *after = NULL;
+        Vm *vm = vm_with_props(c, variants[i].props, variants[i].machine);
+
+        vm_save(vm, "clean");
+        before = vm_smaps_flags(vm);
+        if (c->kind == MEM_ANON) {
+            g_assert_cmpint(!!strstr(before, variants[i].flag), ==,
+                            variants[i].set);
+        }
+        load_with_data(vm, c->strategy);
+        load_with_data(vm, c->strategy);
+        after = vm_smaps_flags(vm);
+        g_assert_cmpstr(before, ==, after);
+        vm_end(vm);
+    }
+}
+
+/* All of it is there from the start, and stays there */
+static void test_preallocation(const void *opaque)
+{
+    const Case *c = opaque;
+    const char *strategy = strcmp(c->strategy, "madvise") ? c->strategy
+                                                          : "memset";
+    uint64_t resident;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    vm = vm_with_props(c, ",prealloc=on", "");
+    resident = footprint(vm).ram_kib;
+    g_assert_cmpuint(resident, ==, SIZE / KiB);
+    vm_save(vm, "clean");
+    load_with_data(vm, strategy);
+    load_with_data(vm, strategy);
+    g_assert_cmpuint(footprint(vm).ram_kib, ==, SIZE / KiB);
+    vm_end(vm);
+}
+
+static void test_locked_memory(const void *strategy)
+{
+    g_autofree char *object = vm_object(strategy, "");
+    g_autofree char *extra = g_strdup_printf("%s -overcommit mem-lock=on",
+                                             object);
+    QDict *block;
+    uint64_t locked;
+    Vm *vm;
+
+    if (geteuid()) {
+        g_test_skip("locking memory takes root");
+        return;
+    }
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    vm_save(vm, "clean");
+    locked = vm_smaps_kib(vm, "Locked");
+    g_assert_cmpuint(locked, ==, SIZE / KiB);
+    vm_fill(vm, HIGH, MiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+    g_assert_cmpuint(vm_smaps_kib(vm, "Locked"), ==, locked);
+    block = vm_query_block(vm, "ram");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "memset");
+    if (strcmp(strategy, "memset")) {
+        g_assert_nonnull(strstr(qdict_get_str(block, "reason"), "mem-lock"));
+    }
+    qobject_unref(block);
+    vm_end(vm);
+}
+
+/* The memfd that RAM is mapped from, by a descriptor of our own */
+static int open_memfd(Vm *vm, int *number)
+{
+    g_autofree char *dir = g_strdup_printf("/proc/%d/fd", qtest_pid(vm->qts));
+    g_autoptr(GDir) d = g_dir_open(dir, 0, NULL);
+    const char *name;
+
+    while ((name = g_dir_read_name(d))) {
+        g_autofree char *path = g_build_filename(dir, name, NULL);
+        g_autofree char *target = g_file_read_link(path, NULL);
+
+        if (target && g_str_has_prefix(target, "/memfd:memory-backend-memfd")) {
+            *number = atoi(name);
+            return open(path, O_RDWR);
+        }
+    }
+    return -1;
+}
+
+static void test_memfd(const void *opaque)
+{
+    const Case *c = opaque;
+    int before, after, number, new_number, seals;
+    struct stat old, new;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    vm = vm_with_props(c, "", "");
+    vm_save(vm, "clean");
+    before = open_memfd(vm, &number);
+    g_assert_cmpint(before, >=, 0);
+    g_assert_cmpint(fstat(before, &old), ==, 0);
+    seals = fcntl(before, F_GET_SEALS);
+    g_assert_cmpint(seals, ==, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+    load_with_data(vm, c->strategy);
+    after = open_memfd(vm, &new_number);
+    g_assert_cmpint(new_number, ==, number);
+    g_assert_cmpint(fstat(after, &new), ==, 0);
+    g_assert_cmpint(new.st_size, ==, old.st_size);
+    g_assert_cmpint(fcntl(after, F_GET_SEALS), ==, seals);
+    if (!strcmp(c->strategy, "remap")) {
+        g_assert_cmpuint(new.st_ino, !=, old.st_ino);
+    }
+    close(before);
+    close(after);
+    vm_end(vm);
+}
+
+static void add(const char *test, const Case *c, void (*func)(const void *))
+{
+    g_autofree char *path = g_strdup_printf("ram-reset/keeps/%s/%s/%s", test,
+                                            c->strategy, mem_name(c->kind));
+
+    qtest_add_data_func(path, c, func);
+}
+
+void add_keeps_tests(void)
+{
+    /* A fresh memfd needs hugepages beside those of the old one */
+    static const Case leaks[] = {
+        { "memset", MEM_ANON, GiB }, { "memset", MEM_MEMFD, GiB },
+        { "madvise", MEM_ANON, GiB }, { "madvise", MEM_MEMFD, GiB },
+        { "madvise", MEM_HUGETLB, GiB }, { "remap", MEM_ANON, GiB },
+        { "remap", MEM_MEMFD, GiB }, { "remap", MEM_HUGETLB, 512 * MiB },
+        { "hugefile", MEM_HUGETLB_FILE, GiB },
+    };
+    static const Case cases[] = {
+        { "memset", MEM_ANON }, { "memset", MEM_MEMFD },
+        { "madvise", MEM_ANON }, { "madvise", MEM_MEMFD },
+        { "remap", MEM_ANON }, { "remap", MEM_MEMFD },
+        { "remap", MEM_HUGETLB },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(leaks); i++) {
+        add("no-leak-in-50-loads", &leaks[i], test_nothing_leaks);
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
+        add("numa-policy", &cases[i], test_numa_policy);
+        add("advice", &cases[i], test_advice);
+        add("preallocation", &cases[i], test_preallocation);
+        if (cases[i].kind != MEM_ANON) {
+            add("memfd", &cases[i], test_memfd);
+        }
+    }
+    add_per_strategy("keeps/locked-memory", test_locked_memory);
+}
