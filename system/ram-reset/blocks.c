@@ -112,6 +112,14 @@ bool ram_reset_block_is_preallocated(const RamResetBlock *blk)
     return backend && backend->prealloc;
 }
 
+bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk)
+{
+    RamDiscardManager *rdm = memory_region_get_ram_discard_manager(blk->rb->mr);
+
+    /* virtio-mem, which may have preallocated the parts that are plugged */
+    return rdm && object_property_get_bool(OBJECT(rdm), "prealloc", NULL);
+}
+
 static bool any_block(RAMBlock *rb)
 {
     return true;

@@ -91,6 +91,9 @@ const char *ram_reset_block_pin_reason(const RamResetBlock *blk);
 /* Whether all of @blk has been allocated on purpose */
 bool ram_reset_block_is_preallocated(const RamResetBlock *blk);
 
+/* Whether that has been done to parts of it, as they were plugged */
+bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
+
 /*
  * Who might go on using the memory of @blk if other memory took its place;
  * NULL if nobody.  A sentence, to be freed.

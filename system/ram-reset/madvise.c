@@ -13,7 +13,8 @@ static bool madvise_supports(RamReset *rr, const RamResetBlock *blk,
 {
     const char *reason = ram_reset_block_pin_reason(blk);
 
-    if (!reason && ram_reset_block_is_preallocated(blk)) {
+    if (!reason && (ram_reset_block_is_preallocated(blk) ||
+                    ram_reset_block_has_preallocated_parts(blk))) {
         reason = "memory is preallocated (prealloc=on)";
     }
     if (!reason && blk->backing == PRIM_PRIVATE_FILE) {

@@ -246,25 +246,19 @@ static int copy_seals(const PrimMap *map, int fd)
     return seals < 0 ? 0 : COUNT(map, fcntl(fd, F_ADD_SEALS, seals));
 }
 
-/* No policy, and no support for policies, is nothing to copy */
-static int copy_numa_policy(const PrimMap *map, void *to)
+static int close_fresh(const PrimMap *map, const PrimFresh *fresh, int ret)
 {
-    unsigned long nodes[1024 / (8 * sizeof(long))] = { 0 };
-    int mode;
-
-    if (COUNT(map, syscall(SYS_get_mempolicy, &mode, nodes,
-                           8 * sizeof(nodes), map->host, MPOL_F_ADDR)) < 0 ||
-        mode == MPOL_DEFAULT) {
-        return 0;
+    if (fresh->host != MAP_FAILED) {
+        COUNT(map, munmap(fresh->host, map->len));
     }
-    return COUNT(map, syscall(SYS_mbind, to, map->len, mode, nodes,
-                              8 * sizeof(nodes), 0));
+    if (fresh->fd >= 0) {
+        COUNT(map, close(fresh->fd));
+    }
+    return ret;
 }
 
 int prim_fresh_map(const PrimMap *map, PrimFresh *fresh)
 {
-    int ret;
-
     fresh->fd = map->fd < 0 ? -1 : fresh_memfd(map);
     if (map->fd >= 0 && fresh->fd < 0) {
         return -errno;
@@ -279,28 +273,11 @@ int prim_fresh_map(const PrimMap *map, PrimFresh *fresh)
             errno = ENOMEM;
         }
     }
-    if (fresh->host == MAP_FAILED) {
-        ret = -errno;
-        if (fresh->fd >= 0) {
-            close(fresh->fd);
-        }
-        return ret;
-    }
-    if (copy_numa_policy(map, fresh->host) < 0 ||
+    if (fresh->host == MAP_FAILED ||
         (fresh->fd >= 0 && copy_seals(map, fresh->fd) < 0)) {
-        ret = -errno;
-        prim_fresh_discard(map, fresh);
-        return ret;
+        return close_fresh(map, fresh, -errno);
     }
     return 0;
-}
-
-void prim_fresh_discard(const PrimMap *map, PrimFresh *fresh)
-{
-    COUNT(map, munmap(fresh->host, map->len));
-    if (fresh->fd >= 0) {
-        COUNT(map, close(fresh->fd));
-    }
 }
 
 static bool is_mapped(const PrimMap *map)
@@ -310,19 +287,56 @@ static bool is_mapped(const PrimMap *map)
     return mincore(map->host, base_page_size(), vec) == 0;
 }
 
+typedef struct Policy {
+    int mode;
+    unsigned long nodes[1024 / (8 * sizeof(long))];
+} Policy;
+
+/* Where the kernel has no NUMA there is no policy */
+static void get_numa_policy(const PrimMap *map, Policy *policy)
+{
+    if (COUNT(map, syscall(SYS_get_mempolicy, &policy->mode, policy->nodes,
+                           8 * sizeof(policy->nodes), map->host,
+                           MPOL_F_ADDR)) < 0) {
+        policy->mode = MPOL_DEFAULT;
+    }
+}
+
+static int set_numa_policy(const PrimMap *map, const Policy *policy)
+{
+    if (policy->mode == MPOL_DEFAULT) {
+        return 0;
+    }
+    return COUNT(map, syscall(SYS_mbind, map->host, map->len, policy->mode,
+                              policy->nodes, 8 * sizeof(policy->nodes), 0));
+}
+
+/*
+ * mmap() over the old mapping leaves a hole if it fails.  Of a file it does
+ * not: the mapping beside has shown that it can be mapped, and has reserved
+ * what there is to be reserved.  Anonymous memory counts against the host's
+ * limits, so that mapping is moved.
+ */
+static void *replace(const PrimMap *map, const PrimFresh *fresh)
+{
+    int flags = MAP_FIXED | (map->shared ? MAP_SHARED : MAP_PRIVATE) |
+                (map->noreserve ? MAP_NORESERVE : 0);
+
+    if (fresh->fd < 0) {
+        return COUNT(map, mremap(fresh->host, map->len, map->len,
+                                 MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
+    }
+    return COUNT(map, mmap(map->host, map->len, PROT_READ | PROT_WRITE, flags,
+                           fresh->fd, map->fd_offset));
+}
+
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
 {
-    /* mmap() over the old one would leave a hole behind if it failed */
-    void *p = COUNT(map, mremap(fresh->host, map->len, map->len,
-                                MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
-    int ret = -errno;
+    Policy policy = { 0 };
 
-    if (p == MAP_FAILED) {
-        if (is_mapped(map)) {
-            prim_fresh_discard(map, fresh);
-            return ret;
-        }
-        return -EFAULT;
+    get_numa_policy(map, &policy);
+    if (replace(map, fresh) == MAP_FAILED) {
+        return close_fresh(map, fresh, is_mapped(map) ? -errno : -EFAULT);
     }
     if (fresh->fd >= 0) {
         int flags = COUNT(map, fcntl(map->fd, F_GETFD));
@@ -330,9 +344,9 @@ int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
         /* Cannot fail: both are open */
         COUNT(map, dup3(fresh->fd, map->fd,
                         flags & FD_CLOEXEC ? O_CLOEXEC : 0));
-        COUNT(map, close(fresh->fd));
+        close_fresh(map, fresh, 0);
     }
-    return 0;
+    return set_numa_policy(map, &policy) < 0 ? -errno : 0;
 }
 
 void prim_clear(void *host, size_t len)

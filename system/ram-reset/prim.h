@@ -70,9 +70,7 @@ int prim_drop(const PrimMap *map, PrimBacking backing,
 
 /*
  * Fresh, zeroed memory of the kind that a mapping has, to take its place:
- * anonymous, or a memfd with the same name, size, page size and seals.  It
- * lies elsewhere until prim_fresh_swap(), so that the caller can give it what
- * the old mapping had, and nothing is lost if that fails.
+ * anonymous, or a memfd with the same name, size, page size and seals.
  */
 typedef struct PrimFresh {
     uint8_t *host;
@@ -83,22 +81,21 @@ typedef struct PrimFresh {
 bool prim_is_memfd(int fd);
 
 /*
- * Make @fresh, with the NUMA policy of @map.  @map must be anonymous or all
- * of a memfd from @fd_offset on.  Where there are not enough hugepages for
- * both, those of @map are given up first; it reads zero then.
+ * Make @fresh, elsewhere.  @map must be anonymous or all of a memfd from
+ * @fd_offset on.  Where there are not enough hugepages for both, those of
+ * @map are given up first; it reads zero then.
  * After a failure @map is as it was, or zero.
  */
 int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);
 
 /*
- * Put @fresh where @map is.  Pages of the old memory are given back, its file
- * is closed, and the new one has the old one's descriptor number.
- * @fresh is gone afterwards, also after a failure, which leaves @map as it
- * was; but -EFAULT means that there is no memory at @map any more.
+ * Put @fresh where @map is, with the NUMA policy of @map but none of what
+ * madvise() has set.  Pages of the old memory are given back, its file is
+ * closed, and the new one has the old one's descriptor number.
+ * @fresh is gone afterwards.  After a failure @map is as it was, or zero; but
+ * -EFAULT means that there is no memory at @map any more.
  */
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh);
-
-void prim_fresh_discard(const PrimMap *map, PrimFresh *fresh);
 
 /*
  * Clear memory with stores that bypass the caches where the CPU has such.

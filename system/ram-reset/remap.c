@@ -26,6 +26,9 @@ static char *refusal(const RamResetBlock *blk)
 {
     const char *reason = ram_reset_block_pin_reason(blk);
 
+    if (!reason && ram_reset_block_has_preallocated_parts(blk)) {
+        reason = "parts of it are preallocated by virtio-mem";
+    }
     if (!reason && blk->rb->flags & RAM_NAMED_FILE) {
         reason = "its file has a name, by which others may use it";
     }
@@ -51,16 +54,15 @@ static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
     return !reason;
 }
 
-static void advise(const PrimMap *map, void *host, int advice)
+static void advise(const PrimMap *map, int advice)
 {
     ++*map->calls;
     /* Refused advice is no failure, neither was it when RAM was made */
-    qemu_madvise(host, map->len, advice);
+    qemu_madvise(map->host, map->len, advice);
 }
 
 /* All that ram_block_add() and a memory backend ask of the kernel */
-static void advise_as_before(const RamResetBlock *blk, const PrimMap *map,
-                             void *host)
+static void advise_as_before(const RamResetBlock *blk, const PrimMap *map)
 {
     HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
     bool merge = backend ? backend->merge
@@ -69,14 +71,14 @@ static void advise_as_before(const RamResetBlock *blk, const PrimMap *map,
                 (!backend || backend->dump);
 
     if (merge) {
-        advise(map, host, QEMU_MADV_MERGEABLE);
+        advise(map, QEMU_MADV_MERGEABLE);
     }
     if (!dump) {
-        advise(map, host, QEMU_MADV_DONTDUMP);
+        advise(map, QEMU_MADV_DONTDUMP);
     }
-    advise(map, host, QEMU_MADV_HUGEPAGE);
+    advise(map, QEMU_MADV_HUGEPAGE);
     if (!qtest_enabled()) {
-        advise(map, host, QEMU_MADV_DONTFORK);
+        advise(map, QEMU_MADV_DONTFORK);
     }
 }
 
@@ -109,13 +111,13 @@ static int remap_zero(RamReset *rr, RamResetBlock *blk,
     if (ret < 0) {
         return ret;
     }
-    advise_as_before(blk, &map, fresh.host);
     ret = prim_fresh_swap(&map, &fresh);
     if (ret == -EFAULT) {
         error_report("RAM block '%s' could not be mapped again, the host has "
                      "no memory left", blk->info->name);
         exit(1);
     }
+    advise_as_before(blk, &map);
     if (!ret && ram_reset_block_is_preallocated(blk)) {
         ret = preallocate(blk);
     }

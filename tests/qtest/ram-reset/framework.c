@@ -50,28 +50,29 @@ uint64_t hugepages(const char *what)
     return g_ascii_strtoull(text, NULL, 10);
 }
 
-static char *huge_dir;
-
-static void umount_huge_dir(void)
-{
-    umount(huge_dir);
-    rmdir(huge_dir);
-}
-
-/* A hugetlbfs of our own; NULL if we may not mount one */
+/*
+ * A hugetlbfs of our own; NULL if we may not mount one.  Nobody sees it but
+ * by way of our descriptor, so that it goes when we do, crash or not.
+ */
 static const char *mount_huge_dir(void)
 {
+    static char *huge_dir;
+
     if (!huge_dir) {
         g_autofree char *dir = g_strdup_printf("%s/ram-reset-huge-%d",
                                                g_get_tmp_dir(), getpid());
+        int fd = -1;
 
-        if (g_mkdir_with_parents(dir, 0700) < 0 ||
-            mount("none", dir, "hugetlbfs", 0, "pagesize=2M") < 0) {
-            rmdir(dir);
+        if (g_mkdir_with_parents(dir, 0700) == 0 &&
+            mount("none", dir, "hugetlbfs", 0, "pagesize=2M") == 0) {
+            fd = open(dir, O_RDONLY | O_DIRECTORY);
+            umount2(dir, MNT_DETACH);
+        }
+        rmdir(dir);
+        if (fd < 0) {
             return NULL;
         }
-        huge_dir = g_steal_pointer(&dir);
-        atexit(umount_huge_dir);
+        huge_dir = g_strdup_printf("/proc/%d/fd/%d", getpid(), fd);
     }
     return huge_dir;
 }
@@ -174,11 +175,11 @@ void vm_run(Vm *vm, MemKind kind, uint64_t size, const char *extra)
     /* Inherited by QEMU, which itself always asks for hugepages */
     prctl(PR_SET_THP_DISABLE, kind != MEM_THP, 0, 0, 0);
     vm->qts = qtest_initf("%s -M pc -nodefaults -m %" PRIu64 "k "
-                          "-object %s,id=ram,size=%" PRIu64 "k "
+                          "-object %s,id=ram,size=%" PRIu64 "k%s "
                           "-machine memory-backend=ram "
                           "-drive if=none,id=d0,format=qcow2,file=%s %s",
-                          firmware, size / KiB, mem, size / KiB, vm->disk,
-                          extra);
+                          firmware, size / KiB, mem, size / KiB,
+                          vm->ram_props ?: "", vm->disk, extra);
     prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 
     text = qtest_hmp(vm->qts, "gpa2hva 0");

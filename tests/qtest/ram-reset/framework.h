@@ -44,6 +44,7 @@ typedef struct Vm {
     QTestState *qts;
     char *disk;
     char *ram_file;     /* MEM_FILE and MEM_HUGETLB_FILE only */
+    const char *ram_props;  /* more of them for the backend, or NULL */
     uint64_t size;
     uint64_t hva;
     int mem;            /* /proc/PID/mem */

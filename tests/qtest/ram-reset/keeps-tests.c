@@ -84,11 +84,11 @@ static void test_nothing_leaks(const void *opaque)
         return;
     }
     /* What glibc maps for new threads shall be gone with them */
-    g_setenv("MALLOC_ARENA_MAX", "1", true);
-    g_setenv("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0", true);
+    setenv("MALLOC_ARENA_MAX", "1", 1);
+    setenv("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0", 1);
     vm = vm_start(c->kind, c->size, object);
-    g_unsetenv("MALLOC_ARENA_MAX");
-    g_unsetenv("GLIBC_TUNABLES");
+    unsetenv("MALLOC_ARENA_MAX");
+    unsetenv("GLIBC_TUNABLES");
     vm_save(vm, "clean");
     for (unsigned i = 1; i <= 2; i++) {
         dirty_and_load(vm, i);

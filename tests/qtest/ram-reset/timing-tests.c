@@ -23,14 +23,24 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static int64_t phase_ns(Vm *vm, const char *phase)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+
+    return qdict_get_int(qdict_get_qdict(qdict_get_qdict(info, "last-load"),
+                                         "phases"), phase);
+}
+
 static int64_t load_ns(Vm *vm)
 {
-    g_autoptr(QDict) info = NULL;
-
     vm_load(vm, "clean");
-    info = vm_query(vm);
-    return qdict_get_int(qdict_get_qdict(qdict_get_qdict(info, "last-load"),
-                                         "phases"), "total");
+    return phase_ns(vm, "total");
+}
+
+static int64_t median_of(int64_t ns[ROUNDS])
+{
+    qsort(ns, ROUNDS, sizeof(int64_t), compare);
+    return ns[ROUNDS / 2];
 }
 
 /* Median load times, in turns, after @dirty bytes have been written */
@@ -47,8 +57,7 @@ static void race(Vm *vms[2], uint64_t dirty, int64_t median[2])
         }
     }
     for (unsigned i = 0; i < 2; i++) {
-        qsort(ns[i], ROUNDS, sizeof(int64_t), compare);
-        median[i] = ns[i][ROUNDS / 2];
+        median[i] = median_of(ns[i]);
     }
     g_test_message("median load: %.2f ms without, %.2f ms with the object",
                    median[0] / 1e6, median[1] / 1e6);
@@ -170,8 +179,158 @@ static void test_clearing_does_not_allocate(const void *kind)
     vm_end(vm);
 }
 
+#define STRIDE (100 * 4 * KiB)
+
+/* One page in a hundred; returns how many */
+static uint64_t touch(Vm *vm)
+{
+    uint64_t pages = 0;
+
+    for (uint64_t at = MiB; at < vm->size; at += STRIDE, pages++) {
+        vm_fill(vm, at, 1, 1);
+    }
+    return pages;
+}
+
+/* With 1 % of small private pages written, dropping beats looking for them */
+static void test_sparse_memory_is_better_dropped(void)
+{
+    static const char *const strategies[] = { "memset", "madvise", "remap" };
+    int64_t reset[3][ROUNDS], total[3][ROUNDS];
+    Vm *vms[3];
+
+    for (unsigned i = 0; i < 3; i++) {
+        g_autofree char *object = vm_object(strategies[i], "");
+
+        vms[i] = vm_start(MEM_ANON, SIZE, object);
+        vm_save(vms[i], "clean");
+        vm_load(vms[i], "clean");
+    }
+    for (unsigned r = 0; r < ROUNDS; r++) {
+        for (unsigned i = 0; i < 3; i++) {
+            touch(vms[i]);
+            total[i][r] = load_ns(vms[i]);
+            reset[i][r] = phase_ns(vms[i], "ram-reset");
+        }
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        g_test_message("%s: RAM reset %.3f ms, load %.3f ms", strategies[i],
+                       median_of(reset[i]) / 1e6, median_of(total[i]) / 1e6);
+        g_assert_cmpint(median_of(reset[i]), <=, median_of(reset[0]));
+        vm_end(vms[i]);
+    }
+}
+
+typedef struct Count {
+    const char *strategy;
+    MemKind kind;
+    /* What it takes for a block of 1 GiB, an empty snapshot, @touch() */
+    unsigned system_calls;
+    bool drops;
+} Count;
+
+static void test_counters(const void *opaque)
+{
+    const Count *c = opaque;
+    g_autofree char *object = vm_object(c->strategy, "");
+    uint64_t pages = SIZE / (4 * KiB), touched;
+    QDict *block;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    if (mem_page_size(c->kind) == 2 * MiB && hugepages("free") < 512) {
+        g_test_skip("fewer than 512 hugepages of 2 MiB are free, raise "
+                    "vm.nr_hugepages");
+        return;
+    }
+    vm = vm_start(c->kind, SIZE, object);
+    vm_save(vm, "clean");
+    for (unsigned i = 0; i < 2; i++) {
+        touched = touch(vm);
+        vm_load(vm, "clean");
+        block = vm_query_block(vm, "ram");
+        g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, c->strategy);
+        g_assert_cmpuint(qdict_get_int(block, "dropped-pages"), ==,
+                         c->drops ? pages : 0);
+        g_assert_cmpuint(qdict_get_int(block, "cleared-pages"), ==,
+                         c->drops ? 0 : touched);
+        g_assert_cmpuint(qdict_get_int(block, "skipped-pages"), ==, pages);
+        g_assert_cmpuint(qdict_get_int(block, "checked-pages"), ==, 0);
+        g_assert_cmpuint(qdict_get_int(block, "copied-pages"), ==, 0);
+        g_assert_cmpuint(qdict_get_int(block, "system-calls"), ==,
+                         c->system_calls);
+        qobject_unref(block);
+    }
+    vm_end(vm);
+}
+
+/* How long QEMU takes until all of RAM is there */
+static int64_t start_ns(Vm *vm, const char *extra)
+{
+    int64_t before = g_get_monotonic_time();
+
+    vm_run(vm, MEM_HUGETLB_FILE, SIZE, extra);
+    return (g_get_monotonic_time() - before) * 1000;
+}
+
+/* The kernel clears new hugepages; reused ones were cleared at the end */
+static void test_second_start_is_faster(void)
+{
+    g_autofree char *extra = vm_object("hugefile", ",unlink=never");
+    int64_t ns[2][ROUNDS];
+    Vm *vm;
+
+    if (mem_skip(MEM_HUGETLB_FILE)) {
+        return;
+    }
+    if (hugepages("free") < 512) {
+        g_test_skip("fewer than 512 hugepages of 2 MiB are free, raise "
+                    "vm.nr_hugepages");
+        return;
+    }
+    vm = vm_start(MEM_HUGETLB_FILE, SIZE, extra);
+    vm_stop(vm);
+    vm->ram_props = ",prealloc=on";
+    for (unsigned r = 0; r < ROUNDS; r++) {
+        unlink(vm->ram_file);
+        for (unsigned i = 0; i < 2; i++) {
+            ns[i][r] = start_ns(vm, extra);
+            g_assert_cmpuint(vm_smaps_kib(vm, "Shared_Hugetlb") +
+                             vm_smaps_kib(vm, "Private_Hugetlb"), ==,
+                             SIZE / KiB);
+            g_assert_cmphex(qtest_readb(vm->qts, SIZE / 2), ==, 0);
+            vm_fill(vm, SIZE / 2, MiB, 1);
+            vm_stop(vm);
+        }
+    }
+    g_test_message("start: %.1f ms with new hugepages, %.1f ms with old ones",
+                   median_of(ns[0]) / 1e6, median_of(ns[1]) / 1e6);
+    g_assert_cmpint(median_of(ns[1]), <, median_of(ns[0]));
+    vm_run(vm, MEM_HUGETLB_FILE, SIZE, extra);
+    vm_end(vm);
+}
+
 void add_timing_tests(void)
 {
+    /*
+     * memset: opening, closing and reading 64 pieces of the pagemap; one run
+     * of data in a file that the save has populated; a hugepage file that
+     * has no holes.  remap: what prim_fresh_map() and prim_fresh_swap() do,
+     * and advice.  hugefile: a look at the file, and at each hugepage.
+     */
+    static const Count counts[] = {
+        { "memset", MEM_ANON, 2 + 64, false },
+        { "memset", MEM_MEMFD, 2, false },
+        { "memset", MEM_HUGETLB, 1, false },
+        { "madvise", MEM_ANON, 1, true },
+        { "madvise", MEM_MEMFD, 1, true },
+        { "madvise", MEM_HUGETLB, 3, true },
+        { "remap", MEM_ANON, 3 + 2, true },
+        { "remap", MEM_MEMFD, 13 + 2, true },
+        { "hugefile", MEM_HUGETLB_FILE, 1 + 512, false },
+    };
     static const MemKind kinds[] = {
         MEM_ANON, MEM_MEMFD, MEM_HUGETLB, MEM_HUGETLB_PRIVATE,
     };
@@ -188,6 +347,17 @@ void add_timing_tests(void)
         qtest_add_data_func(path, GUINT_TO_POINTER(runs[i]),
                             test_runs_are_read_once);
     }
+    for (unsigned i = 0; i < G_N_ELEMENTS(counts); i++) {
+        g_autofree char *path =
+            g_strdup_printf("ram-reset/timing/counters/%s/%s",
+                            counts[i].strategy, mem_name(counts[i].kind));
+
+        qtest_add_data_func(path, &counts[i], test_counters);
+    }
+    qtest_add_func("ram-reset/timing/sparse-memory-is-better-dropped",
+                   test_sparse_memory_is_better_dropped);
+    qtest_add_func("ram-reset/timing/second-start-is-faster",
+                   test_second_start_is_faster);
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
         g_autofree char *path =
             g_strdup_printf("ram-reset/timing/clearing-does-not-allocate/%s",
