@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Memory that a device has pinned must stay where it is."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import products
+from guests import PAGE
+from machine import MIB, RAM, STRATEGIES, Machine
+
+COUNTER = 'ram_block_discard_disabled_cnt'
+
+
+def pin(vm: Machine) -> None:
+    """
+    Do what ram_block_discard_disable(true) does: VFIO calls it, and there is
+    no device to assign on a test machine.
+    """
+    symbols = subprocess.run(['nm', products.QEMU], capture_output=True,
+                             text=True, check=True).stdout.splitlines()
+    address, = (int(line.split()[0], 16) for line in symbols
+                if line.endswith(f' {COUNTER}'))
+    maps = Path(f'/proc/{vm.process.pid}/maps').read_text().splitlines()
+    base = min(int(line.split('-')[0], 16) for line in maps
+               if line.endswith(f' {products.QEMU}'))
+    with open(f'/proc/{vm.process.pid}/mem', 'r+b', buffering=0) as memory:
+        memory.seek(base + address)
+        assert int.from_bytes(memory.read(4), 'little') == 0
+        memory.seek(base + address)
+        memory.write((1).to_bytes(4, 'little'))
+
+
+def host_pages(vm: Machine) -> list[int]:
+    """The host's own number of each page of RAM that is there, else 0."""
+    text = vm.hmp('gpa2hva 0')
+    address = int(text.split(' is ')[1], 16)
+    with open(f'/proc/{vm.process.pid}/pagemap', 'rb') as pagemap:
+        pagemap.seek(address // PAGE * 8)
+        data = memoryview(pagemap.read(vm.ram // PAGE * 8)).cast('Q')
+    return [entry & ((1 << 55) - 1) if entry >> 63 else 0 for entry in data]
+
+
+@pytest.mark.skipif(os.geteuid() != 0,
+                    reason='the kernel shows page numbers to root only')
+@pytest.mark.parametrize('strategy', STRATEGIES[1:])
+@pytest.mark.parametrize('memory', ('private', 'shared'))
+def test_pinned_pages_stay(tmp_path, strategy, memory):
+    with Machine(tmp_path, accel='qtest', ram=16 * MIB, memory=memory,
+                 strategy=strategy) as vm:
+        vm.save('s')
+        pin(vm)
+        before = host_pages(vm)
+        assert any(before)
+        for _ in range(3):
+            vm.load('s')
+            block, = (b for b in vm.last_load()['blocks'] if b['name'] == RAM)
+            assert block['strategy'] == 'memset'
+            assert block['dropped-pages'] == 0
+            if strategy != 'memset':
+                assert 'discarding RAM is disabled' in block['reason']
+            after = host_pages(vm)
+            assert [a for a, b in zip(after, before) if b] == \
+                [b for b in before if b]
