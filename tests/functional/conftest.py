@@ -9,6 +9,7 @@ import pytest
 
 import machine
 import products
+from guests import linux_boots_under_kvm
 
 HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
 FREE_HUGEPAGES = Path('/sys/kernel/mm/hugepages/hugepages-2048kB/'
@@ -36,6 +37,12 @@ def accel(request) -> str:
 def fast_accel() -> str:
     """For tests of something that is the same whatever runs the guest."""
     return 'kvm' if machine.kvm_usable() else 'tcg'
+
+
+@pytest.fixture(scope='session')
+def linux_accel(tmp_path_factory) -> str:
+    probe = tmp_path_factory.mktemp('probe')
+    return 'kvm' if linux_boots_under_kvm(probe) else 'tcg'
 
 
 @pytest.fixture(params=machine.STRATEGIES)

@@ -88,15 +88,17 @@ class Linux(Machine):
 
     BOOT_TIMEOUT = 90.0
     COMMAND_TIMEOUT = 120.0
-    APPEND = 'console=ttyS0 loglevel=1 edd=off'
+    # The clock goes on across a load, which looks like a lockup of as long
+    APPEND = 'console=ttyS0 loglevel=1 edd=off nosoftlockup'
 
     def __init__(self, workdir: Path, *, accel: str, append: str = '',
-                 boot_timeout: float = BOOT_TIMEOUT, **kwargs):
+                 boot_timeout: float = BOOT_TIMEOUT, args: tuple = (),
+                 **kwargs):
         products.require(products.kernel())
         firmware = kwargs.pop('firmware', None)
         args = ['-kernel', products.kernel(),
                 '-initrd', products.initramfs(),
-                '-append', f'{append} {self.APPEND}'.strip()]
+                '-append', f'{append} {self.APPEND}'.strip(), *args]
         if firmware:
             args += ['-bios', firmware]
         super().__init__(workdir, accel=accel, args=tuple(args), **kwargs)

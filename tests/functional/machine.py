@@ -24,7 +24,7 @@ MONITOR_TIMEOUT = 120.0
 DISK = 'disk0'
 RAM = 'mem0'
 
-STRATEGIES = ('stock', 'memset', 'madvise')
+STRATEGIES = ('stock', 'memset', 'madvise', 'remap')
 MEMORIES = ('private', 'shared')
 
 

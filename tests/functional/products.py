@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Where the programs under test lie, and the guests built from guest/."""
 
+import lzma
 import os
 import subprocess
 from pathlib import Path
@@ -12,6 +13,10 @@ CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
           '-mno-red-zone -mgeneral-regs-only -fno-stack-protector '
           '-fcf-protection=none -fno-tree-loop-distribute-patterns '
           '-nostdlib -static -Wl,--build-id=none').split()
+
+# Not built into Debian's kernel; in the guest they are /lib/NAME.ko
+MODULES = ('drivers/block/virtio_blk', 'drivers/virtio/virtio_balloon',
+           'drivers/virtio/virtio_mem')
 
 
 class Missing(Exception):
@@ -25,6 +30,8 @@ def _setting(name: str, default: Path) -> Path:
 BUILD = _setting('RAM_RESET_BUILD', REPO / 'build')
 QEMU = _setting('RAM_RESET_QEMU', BUILD / 'qemu' / 'qemu-system-x86_64')
 QEMU_IMG = _setting('RAM_RESET_QEMU_IMG', BUILD / 'qemu' / 'qemu-img')
+QSD = _setting('RAM_RESET_QSD',
+               BUILD / 'qemu' / 'storage-daemon' / 'qemu-storage-daemon')
 FIRMWARE = _setting('RAM_RESET_FIRMWARE', BUILD / 'firmware')
 GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
 PRODUCTS = BUILD / 'guest'
@@ -84,17 +91,35 @@ def kernel() -> Path:
     return GUEST / 'vmlinuz'
 
 
+def _module(name: str) -> Path:
+    found = sorted((GUEST / 'lib/modules').glob(f'*/kernel/{name}.ko*'))
+    if not found:
+        raise Missing(f'{GUEST} has no kernel module {name}: run '
+                      'scripts/fetch-guest, which fetches it')
+    return found[-1]
+
+
+def _module_entry(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == '.xz':
+        data = lzma.decompress(data)
+    return _cpio_entry(f'lib/{path.name.split(".")[0]}.ko', 0o100644, data)
+
+
 def initramfs() -> Path:
     product = PRODUCTS / 'initramfs.cpio'
     busybox = GUEST / 'busybox'
     ramtool = _compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c'])
     init = SOURCE / 'init'
+    modules = [_module(name) for name in MODULES]
     require(busybox)
-    if _outdated(product, busybox, ramtool, init, Path(__file__)):
+    if _outdated(product, busybox, ramtool, init, *modules, Path(__file__)):
         _replace(product, b''.join((
             _cpio_entry('bin', 0o40755, b''),
             _cpio_entry('bin/busybox', 0o100755, busybox.read_bytes()),
             _cpio_entry('bin/ramtool', 0o100755, ramtool.read_bytes()),
             _cpio_entry('init', 0o100755, init.read_bytes()),
+            _cpio_entry('lib', 0o40755, b''),
+            *(_module_entry(module) for module in modules),
             _cpio_entry('TRAILER!!!', 0, b''))))
     return product

@@ -7,18 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from guests import Linux, State, linux_boots_under_kvm
+from guests import Linux, State
 from machine import MIB, STRATEGIES, Finder
 
 RAM_SIZE = 512 * MIB
 STATE_MIB = 8
 DIRTY_MIB = 192
-
-
-@pytest.fixture(scope='module')
-def linux_accel(tmp_path_factory) -> str:
-    probe = tmp_path_factory.mktemp('probe')
-    return 'kvm' if linux_boots_under_kvm(probe) else 'tcg'
 
 
 @pytest.fixture(scope='module')
