@@ -17,6 +17,7 @@
 #include "options.h"
 #include "postcopy-ram.h"
 #include "qemu-file.h"
+#include "ram.h"
 #include "savevm.h"
 #include "ram-reset-check.h"
 #include "ram-reset-zeros.h"
@@ -93,8 +94,21 @@ void ram_reset_load_begin(BlockDriverState *bs)
 {
     load.was_reset = now();
     load.bs = bs;
-    ram_reset_begin(migrate_ram_is_ignored);
+    /* Pages of a mapped-ram snapshot are not records that we are told of */
+    ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram());
     load.zeroed = now();
+}
+
+void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
+{
+    RamResetPage what = RAM_RESET_PAGE_WRITE;
+
+    if (flags & RAM_SAVE_FLAG_ZERO) {
+        what = RAM_RESET_PAGE_ZERO;
+    } else if (flags & RAM_SAVE_FLAG_XBZRLE) {
+        what = RAM_RESET_PAGE_CHANGE;
+    }
+    ram_reset_page_loaded(rb, offset, what);
 }
 
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)

@@ -42,6 +42,23 @@ void ram_reset_load_reverted(void);
  */
 void ram_reset_load_begin(BlockDriverState *bs);
 
+void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags);
+
+/**
+ * ram_reset_load_page: a page record is going to be loaded
+ *
+ * @rb: the RAM block
+ * @offset: of the page in it, in bytes
+ * @flags: the record's RAM_SAVE_FLAG_*
+ */
+static inline void ram_reset_load_page(RAMBlock *rb, ram_addr_t offset,
+                                       int flags)
+{
+    if (unlikely(ram_reset_running)) {
+        ram_reset_do_load_page(rb, offset, flags);
+    }
+}
+
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr);
 
 /**

@@ -60,13 +60,15 @@ typedef struct RamResetBlock RamResetBlock;
  * @check: Whether @rr's properties go together; called when the object is
  *     made, and when the machine is.  May be NULL.
  *
+ * @memdev_comes_later: The memory backend is to be made after the object.
+ *
  * @query_hugefile: What there is to say of @rr's hugepage file, owned by the
  *     caller; NULL if there is none.  May be NULL.
  */
 struct RamResetClass {
     ObjectClass parent_class;
 
-    bool late;
+    bool late, memdev_comes_later;
     bool (*check)(RamReset *rr, Error **errp);
     RamResetHugefileInfo *(*query_hugefile)(RamReset *rr);
     bool (*supports)(RamReset *rr, const RamResetBlock *blk, Error **errp);
@@ -143,6 +145,8 @@ bool ram_reset_claims(RAMBlock *rb);
  *
  * @ignored: says of a block that the caller will not load it, so that it
  *     must not be touched.  May be NULL.
+ * @all_told: the caller will call ram_reset_page_loaded() for every page that
+ *     it writes to, so that clearing can wait
  *
  * vCPUs must be stopped and I/O drained, and stay so until
  * ram_reset_finish().  Cannot fail: where a strategy does, its block is
@@ -152,13 +156,20 @@ bool ram_reset_claims(RAMBlock *rb);
  * Without a ram-reset object this does nothing.  Otherwise it allocates a
  * bit per target page, until ram_reset_finish().
  */
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb));
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told);
 
 /* True from ram_reset_begin() to ram_reset_finish(), if any object exists */
 extern bool ram_reset_running;
 
 bool ram_reset_do_known_zero(const void *host, size_t size);
-void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero);
+
+/* What the caller is about to do with a page */
+typedef enum RamResetPage {
+    RAM_RESET_PAGE_ZERO,        /* make it zero */
+    RAM_RESET_PAGE_WRITE,       /* write all of it */
+    RAM_RESET_PAGE_CHANGE,      /* write some of it, or what depends on it */
+} RamResetPage;
+
 
 /**
  * ram_reset_known_zero: whether [@host, @host + @size) is zero, or will be
@@ -173,20 +184,16 @@ static inline bool ram_reset_known_zero(const void *host, size_t size)
 }
 
 /**
- * ram_reset_page_loaded: the caller writes a target page, or finds it zero
+ * ram_reset_page_loaded: the caller is going to load a target page
  *
  * @rb: the block
  * @offset: of the page in it, target page aligned and inside used_length
- * @zero: the page is to be zero (it is counted); otherwise it is about to
- *     be written and is known zero no longer
+ * @what: zero pages are counted; others are known zero no longer.  A page
+ *     whose old content matters is made zero now, if that has been put off.
+ *
+ * Only between begin and finish.
  */
-static inline void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset,
-                                         bool zero)
-{
-    if (unlikely(ram_reset_running)) {
-        ram_reset_do_page_loaded(rb, offset, zero);
-    }
-}
+void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what);
 
 /**
  * ram_reset_known_run: how much of @rb from @offset on is known to be zero

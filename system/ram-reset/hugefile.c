@@ -356,6 +356,7 @@ static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
     RamResetClass *rrc = RAM_RESET_CLASS(oc);
 
     rrc->late = true;
+    rrc->memdev_comes_later = true;
     rrc->check = hugefile_check;
     rrc->supports = hugefile_supports;
     rrc->zero = hugefile_zero;

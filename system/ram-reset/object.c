@@ -149,7 +149,8 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
         return;
     }
     if (phase_check(PHASE_MACHINE_READY)) {
-        if (!check_memdev(rr, errp)) {
+        if (!RAM_RESET_GET_CLASS(rr)->memdev_comes_later &&
+            !check_memdev(rr, errp)) {
             return;
         }
     } else {

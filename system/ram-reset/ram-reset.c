@@ -173,11 +173,11 @@ static void zero_block(RamResetBlock *blk)
  * A private mapping that shows what is loaded into a shared one of the same
  * file cannot wait, and nothing is known of it afterwards.
  */
-static void begin_block(RamResetBlock *blk)
+static void begin_block(RamResetBlock *blk, bool all_told)
 {
     bool aliased = ram_reset_block_is_aliased(blk->rb);
 
-    blk->settled = aliased || !blk->strategy->late;
+    blk->settled = aliased || !all_told || !blk->strategy->late;
     if (blk->settled) {
         zero_block(blk);
     }
@@ -188,7 +188,7 @@ static void begin_block(RamResetBlock *blk)
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told)
 {
     g_autoptr(GPtrArray) objs = ram_reset_objects();
 
@@ -201,7 +201,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
         RamResetBlock *blk = &reset.blocks[i];
 
         if (blk->owner && blk->map.len) {
-            begin_block(blk);
+            begin_block(blk, all_told);
         }
     }
     ram_reset_running = true;
@@ -248,24 +248,28 @@ void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
     }
 }
 
-void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
+void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what)
 {
     RamResetBlock *blk = lookup(rb, NULL);
     size_t size = qemu_target_page_size();
+    bool known;
 
     if (!blk) {
         return;
     }
-    if (!zero) {
-        blk->info->copied_pages++;
-        if (blk->known) {
-            zeromap_forget(blk->known, offset, size);
-        }
-    } else if (blk->known && zeromap_known(blk->known, offset, size)) {
-        blk->info->skipped_pages++;
-    } else {
-        blk->info->checked_pages++;
+    known = blk->known && zeromap_known(blk->known, offset, size);
+    if (what == RAM_RESET_PAGE_ZERO) {
+        blk->info->skipped_pages += known;
+        blk->info->checked_pages += !known;
+        return;
     }
+    if (known) {
+        if (what == RAM_RESET_PAGE_CHANGE && !blk->settled) {
+            memset(blk->map.host + offset, 0, size);
+        }
+        zeromap_forget(blk->known, offset, size);
+    }
+    blk->info->copied_pages++;
 }
 
 void ram_reset_settle(void)

@@ -38,7 +38,7 @@ bool ram_reset_claims(RAMBlock *rb)
     return false;
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb))
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told)
 {
 }
 
@@ -47,7 +47,7 @@ bool ram_reset_do_known_zero(const void *host, size_t size)
     return false;
 }
 
-void ram_reset_do_page_loaded(RAMBlock *rb, ram_addr_t offset, bool zero)
+void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what)
 {
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Memory that a device has pinned must stay where it is."""
+"""What must stay as it is: pinned pages, and the flags of a mapping."""
 
 import os
 import subprocess
@@ -64,3 +64,24 @@ def test_pinned_pages_stay(tmp_path, strategy, memory):
             after = host_pages(vm)
             assert [a for a, b in zip(after, before) if b] == \
                 [b for b in before if b]
+
+
+def flags(vm: Machine) -> str:
+    address = int(vm.hmp('gpa2hva 0').split(' is ')[1], 16)
+    smaps = Path(f'/proc/{vm.process.pid}/smaps').read_text()
+    entry = smaps[smaps.index(f'\n{address:x}-'):]
+    return entry[entry.index('VmFlags:'):].splitlines()[0]
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES[1:])
+@pytest.mark.parametrize('memory', ('private', 'shared'))
+def test_flags_stay(tmp_path, fast_accel, memory, strategy):
+    """With an accelerator, RAM is not for children of QEMU either (dc)."""
+    with Machine(tmp_path, accel=fast_accel, ram=16 * MIB, memory=memory,
+                 strategy=strategy) as vm:
+        vm.save('s')
+        before = flags(vm)
+        assert ' dc ' in before
+        vm.load('s')
+        vm.load('s')
+        assert flags(vm) == before
