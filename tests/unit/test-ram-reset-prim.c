@@ -4,9 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
@@ -20,7 +18,9 @@
 #define PAGES 64
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)
 
-typedef enum { ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE } Kind;
+typedef enum {
+    ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE, HUGE = 8
+} Kind;
 
 static size_t base_size(void)
 {
@@ -38,44 +38,48 @@ static int disk_file(size_t len)
     return fd;
 }
 
-/* NULL if the host has no memory of that kind */
-static PrimMap *map_new(Kind kind, bool huge)
+static void map_free(PrimMap *map)
+{
+    if (map->host != MAP_FAILED) {
+        munmap(map->host, map->len);
+    }
+    if (map->fd >= 0) {
+        close(map->fd);
+    }
+    g_free(map->calls);
+    g_free(map);
+}
+
+/* NULL, and the test is skipped, if the host has no memory of that kind */
+static PrimMap *map_new(Kind kind)
 {
     PrimMap *map = g_new0(PrimMap, 1);
-    int flags = kind == ANON || kind == MEMFD_PRIVATE || kind == FILE_PRIVATE
-                ? MAP_PRIVATE : MAP_SHARED;
+    bool huge = kind & HUGE;
+    int anon = 0;
 
+    kind &= ~HUGE;
     map->page_size = huge ? HUGE_SIZE : base_size();
     map->len = huge ? 4 * HUGE_SIZE : PAGES * base_size();
-    map->shared = flags == MAP_SHARED;
+    map->shared = kind == MEMFD || kind == SHARED_ANON;
     map->fd = -1;
+    map->calls = g_new0(uint64_t, 1);
     if (kind == ANON || kind == SHARED_ANON) {
-        flags |= MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0);
+        anon = MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0);
     } else if (kind == FILE_PRIVATE) {
         map->fd = disk_file(map->len);
     } else {
         map->fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING |
                                       (huge ? MFD_HUGETLB : 0));
-        if (map->fd < 0 || ftruncate(map->fd, map->len) < 0) {
-            g_free(map);
-            return NULL;
-        }
+        g_assert_true(map->fd < 0 || ftruncate(map->fd, map->len) == 0);
     }
-    map->host = mmap(NULL, map->len, PROT_READ | PROT_WRITE, flags, map->fd, 0);
+    map->host = mmap(NULL, map->len, PROT_READ | PROT_WRITE, anon |
+                     (map->shared ? MAP_SHARED : MAP_PRIVATE), map->fd, 0);
     if (map->host == MAP_FAILED) {
-        g_free(map);
+        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
+        map_free(map);
         return NULL;
     }
     return map;
-}
-
-static void map_free(PrimMap *map)
-{
-    munmap(map->host, map->len);
-    if (map->fd >= 0) {
-        close(map->fd);
-    }
-    g_free(map);
 }
 
 static bool is_zero(const uint8_t *p, size_t len)
@@ -98,7 +102,7 @@ static void test_backing(void)
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
-        PrimMap *map = map_new(cases[i].kind, false);
+        PrimMap *map = map_new(cases[i].kind);
 
         g_assert_cmpint(prim_backing(map), ==, cases[i].backing);
         map_free(map);
@@ -107,7 +111,7 @@ static void test_backing(void)
 
 static void test_backing_memfd_with_data(void)
 {
-    PrimMap *map = map_new(MEMFD_PRIVATE, false);
+    PrimMap *map = map_new(MEMFD_PRIVATE);
 
     g_assert_cmpint(pwrite(map->fd, "x", 1, 0), ==, 1);
     g_assert_cmpint(prim_backing(map), ==, PRIM_PRIVATE_FILE);
@@ -120,7 +124,7 @@ static void test_backing_memfd_with_data(void)
  */
 static void test_backing_memfd_private_once_touched(void)
 {
-    PrimMap *map = map_new(MEMFD_PRIVATE, false);
+    PrimMap *map = map_new(MEMFD_PRIVATE);
 
     map->host[0] = 1;
     g_assert_cmpint(prim_backing(map), ==, PRIM_PRIVATE_FILE);
@@ -129,7 +133,7 @@ static void test_backing_memfd_private_once_touched(void)
 
 static void test_drop_refuses_private_file(void)
 {
-    PrimMap *map = map_new(FILE_PRIVATE, false);
+    PrimMap *map = map_new(FILE_PRIVATE);
 
     memset(map->host, 7, map->len);
     g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==,
@@ -139,37 +143,30 @@ static void test_drop_refuses_private_file(void)
     map_free(map);
 }
 
-static void check_drop(Kind kind, bool huge)
+static void test_drop(gconstpointer kind)
 {
-    PrimMap *map = map_new(kind, huge);
-    size_t page = huge ? HUGE_SIZE : base_size();
+    PrimMap *map = map_new(GPOINTER_TO_INT(kind));
+    size_t page;
 
     if (!map) {
-        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
         return;
     }
+    page = map->page_size;
     memset(map->host, 0xa5, map->len);
     g_assert_cmpint(prim_drop(map, prim_backing(map), page, 2 * page), ==, 0);
+    /* fallocate or madvise; mmap and munmap to reserve hugepages again */
+    g_assert_cmpuint(*map->calls, ==,
+                     GPOINTER_TO_INT(kind) == (MEMFD | HUGE) ? 3 : 1);
     g_assert_true(is_zero(map->host + page, 2 * page));
     g_assert_cmpint(map->host[page - 1], ==, 0xa5);
     g_assert_cmpint(map->host[3 * page], ==, 0xa5);
     map_free(map);
 }
 
-static void test_drop(gconstpointer kind)
-{
-    check_drop(GPOINTER_TO_INT(kind), false);
-}
-
-static void test_drop_huge(gconstpointer kind)
-{
-    check_drop(GPOINTER_TO_INT(kind), true);
-}
-
 /* Whoever else maps the memory must see the zeros, too */
 static void test_drop_is_seen_by_others(void)
 {
-    PrimMap *map = map_new(MEMFD, false);
+    PrimMap *map = map_new(MEMFD);
     uint8_t *other = mmap(NULL, map->len, PROT_READ, MAP_SHARED, map->fd, 0);
 
     g_assert_true(other != MAP_FAILED);
@@ -183,7 +180,7 @@ static void test_drop_is_seen_by_others(void)
 
 static void test_drop_honours_fd_offset(void)
 {
-    PrimMap *map = map_new(MEMFD, false);
+    PrimMap *map = map_new(MEMFD);
     size_t page = base_size();
     PrimMap part = *map;
 
@@ -203,7 +200,7 @@ static void test_drop_honours_fd_offset(void)
 
 static void test_drop_reports_refusal(void)
 {
-    PrimMap *map = map_new(MEMFD, false);
+    PrimMap *map = map_new(MEMFD);
 
     memset(map->host, 9, map->len);
     g_assert_cmpint(fcntl(map->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
@@ -242,26 +239,75 @@ static blkcnt_t blocks(const PrimMap *map)
     return st.st_blocks;
 }
 
-/* Every page that was written must be found, whatever the query's bounds */
-static void check_data(Kind kind, bool huge)
+typedef struct Found {
+    bool pages[PAGES];
+    unsigned ranges, cut;           /* @cut: of @ranges, end before @to */
+    uint64_t calls;
+} Found;
+
+/* The data in pages [@from, @to) */
+static Found find(const PrimMap *map, size_t from, size_t to)
 {
-    PrimMap *map = map_new(kind, huge);
+    size_t page = map->page_size;
+    uint64_t start, end, last = from * page, calls = *map->calls;
+    Found found = { 0 };
+    PrimDataIter it;
+
+    prim_data_begin(&it, map, prim_backing(map), from * page, to * page);
+    while (prim_data_next(&it, &start, &end)) {
+        g_assert_cmpuint(start, >=, last);
+        g_assert_cmpuint(start, <, end);
+        g_assert_cmpuint(end, <=, to * page);
+        memset(found.pages + start / page, true,
+               (end + page - 1) / page - start / page);
+        found.ranges++;
+        found.cut += end < to * page;
+        last = end;
+    }
+    g_assert_false(prim_data_next(&it, &start, &end));
+    prim_data_end(&it);
+    found.calls = *map->calls - calls;
+    return found;
+}
+
+/* How many system calls that takes, for @asked pages of @map */
+static uint64_t calls_to_find(Kind kind, const PrimMap *map, unsigned asked,
+                              const Found *found)
+{
+    /* mincore for each page; for the one that ends a range again */
+    unsigned mincore = asked + found->cut;
+
+    switch ((int)kind) {
+    case MEMFD:                     /* two lseek, and one that finds no more */
+        return 2 * found->ranges + (found->cut == found->ranges);
+    case ANON:
+    case MEMFD_PRIVATE:             /* pagemap: open, pread, close */
+        return prim_backing(map) == PRIM_PRIVATE_ZERO ? 3 : 0;
+    case ANON | HUGE:
+        return mincore;
+    case MEMFD_PRIVATE | HUGE:      /* fstat */
+        return 1 + mincore;
+    case MEMFD | HUGE:              /* fstat twice, once if it is full */
+        return (size_t)blocks(map) * 512 == map->len
+               ? 1 : 2 + map->len / map->page_size + mincore;
+    default:
+        return 0;
+    }
+}
+
+/* Every page that was written must be found, whatever the query's bounds */
+static void test_data(gconstpointer data)
+{
+    Kind kind = GPOINTER_TO_INT(data);
+    PrimMap *map = map_new(kind);
     GRand *rand = g_rand_new_with_seed(2);
-    size_t pages, exact = 0, all = 0;
     bool written[PAGES] = { false };
 
-    if (!map) {
-        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
-        g_rand_free(rand);
-        return;
-    }
-    pages = map->len / map->page_size;
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned round = 0; map && round < 300; round++) {
+        size_t pages = map->len / map->page_size;
         size_t from = g_rand_int_range(rand, 0, pages);
         size_t to = g_rand_int_range(rand, from + 1, pages + 1);
-        bool found[PAGES] = { false };
-        PrimDataIter it;
-        uint64_t start, end, last = from * map->page_size;
+        Found found;
 
         if (round % 10 == 9) {
             size_t page = g_rand_int_range(rand, 0, pages);
@@ -269,44 +315,23 @@ static void check_data(Kind kind, bool huge)
             map->host[page * map->page_size] = 1;
             written[page] = true;
         }
-        prim_data_begin(&it, map, prim_backing(map), from * map->page_size,
-                        to * map->page_size);
-        while (prim_data_next(&it, &start, &end)) {
-            g_assert_cmpuint(start, >=, last);
-            g_assert_cmpuint(start, <, end);
-            g_assert_cmpuint(end, <=, to * map->page_size);
-            for (size_t i = start / map->page_size;
-                 i * map->page_size < end; i++) {
-                found[i] = true;
-            }
-            last = end;
-        }
-        prim_data_end(&it);
+        found = find(map, from, to);
         for (size_t i = from; i < to; i++) {
-            g_assert_true(found[i] || !written[i]);
-            exact += found[i] == written[i];
-            all++;
+            g_assert_true(found.pages[i] || !written[i]);
+            /* Where the kernel tells, nothing else is reported */
+            g_assert_true(found.pages[i] == written[i] ||
+                          !(kind & HUGE || kind == ANON || kind == MEMFD));
         }
-        if (kind == MEMFD && !huge && round < 9) {
+        g_assert_cmpuint(found.calls, ==,
+                         calls_to_find(kind, map, to - from, &found));
+        if (kind == MEMFD && round < 9) {
             g_assert_cmpint(blocks(map), ==, 0);
         }
     }
-    /* Where the kernel tells, nothing but the written pages is reported */
-    if (huge || kind == ANON || kind == MEMFD) {
-        g_assert_cmpuint(exact, ==, all);
-    }
     g_rand_free(rand);
-    map_free(map);
-}
-
-static void test_data(gconstpointer kind)
-{
-    check_data(GPOINTER_TO_INT(kind), false);
-}
-
-static void test_data_huge(gconstpointer kind)
-{
-    check_data(GPOINTER_TO_INT(kind), true);
+    if (map) {
+        map_free(map);
+    }
 }
 
 /* lseek() is a success there, and always says 0 */
@@ -333,16 +358,6 @@ static void test_data_of_a_character_device_ends(void)
     close(map.fd);
 }
 
-static PrimMap *huge_memfd(void)
-{
-    PrimMap *map = map_new(MEMFD, true);
-
-    if (!map) {
-        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
-    }
-    return map;
-}
-
 static uint64_t hugepages_reserved(void)
 {
     g_autofree char *text = NULL;
@@ -356,7 +371,7 @@ static uint64_t hugepages_reserved(void)
 /* Without the reservation, a later touch of the pages may be a SIGBUS */
 static void test_drop_keeps_hugepages_reserved(void)
 {
-    PrimMap *map = huge_memfd();
+    PrimMap *map = map_new(MEMFD | HUGE);
     uint64_t before;
 
     if (!map) {
@@ -373,10 +388,9 @@ static void test_drop_keeps_hugepages_reserved(void)
 /* Such a page is in the file, but not in our page table */
 static void test_data_finds_hugepages_of_others(void)
 {
-    PrimMap *map = huge_memfd();
-    uint64_t start = 0, end = 0;
-    PrimDataIter it;
+    PrimMap *map = map_new(MEMFD | HUGE);
     uint8_t *other;
+    Found found;
 
     if (!map) {
         return;
@@ -386,27 +400,30 @@ static void test_data_finds_hugepages_of_others(void)
     g_assert_true(other != MAP_FAILED);
     other[2 * HUGE_SIZE + 12345] = 1;
     map->host[0] = 1;
-    prim_data_begin(&it, map, prim_backing(map), HUGE_SIZE, map->len);
-    g_assert_true(prim_data_next(&it, &start, &end));
-    g_assert_cmpuint(start, ==, 2 * HUGE_SIZE);
-    g_assert_cmpuint(end, ==, 3 * HUGE_SIZE);
-    g_assert_false(prim_data_next(&it, &start, &end));
-    prim_data_end(&it);
+    found = find(map, 1, 4);
+    g_assert_true(!found.pages[1] && found.pages[2] && !found.pages[3]);
+    /* A file without holes is all data, and nothing else has to be asked */
+    memset(other, 1, map->len);
+    found = find(map, 1, 4);
+    g_assert_true(found.pages[1] && found.pages[2] && found.pages[3]);
+    g_assert_cmpuint(found.calls, ==, 1);
+    g_assert_cmpint(prim_drop(map, PRIM_SHARED_FILE, HUGE_SIZE, HUGE_SIZE), ==,
+                    0);
+    found = find(map, 0, 4);
+    g_assert_true(found.pages[0] && !found.pages[1] && found.pages[2]);
     munmap(other, map->len);
     map_free(map);
 }
 
-static void add(const char *name, Kind kind, bool huge)
+static void add(const char *name, Kind kind)
 {
     g_autofree char *drop = g_strdup_printf("/prim/drop/%s", name);
     g_autofree char *data = g_strdup_printf("/prim/data/%s", name);
 
-    if (kind != FILE_PRIVATE && (kind != MEMFD_PRIVATE || huge)) {
-        g_test_add_data_func(drop, GINT_TO_POINTER(kind),
-                             huge ? test_drop_huge : test_drop);
+    if (kind != FILE_PRIVATE && kind != MEMFD_PRIVATE) {
+        g_test_add_data_func(drop, GINT_TO_POINTER(kind), test_drop);
     }
-    g_test_add_data_func(data, GINT_TO_POINTER(kind),
-                         huge ? test_data_huge : test_data);
+    g_test_add_data_func(data, GINT_TO_POINTER(kind), test_data);
 }
 
 int main(int argc, char **argv)
@@ -431,13 +448,13 @@ int main(int argc, char **argv)
                     test_data_of_a_character_device_ends);
     g_test_add_func("/prim/data/finds-hugepages-of-others",
                     test_data_finds_hugepages_of_others);
-    add("anon", ANON, false);
-    add("memfd", MEMFD, false);
-    add("memfd-private", MEMFD_PRIVATE, false);
-    add("shared-anon", SHARED_ANON, false);
-    add("file-private", FILE_PRIVATE, false);
-    add("anon-huge", ANON, true);
-    add("memfd-huge", MEMFD, true);
-    add("memfd-private-huge", MEMFD_PRIVATE, true);
+    add("anon", ANON);
+    add("memfd", MEMFD);
+    add("memfd-private", MEMFD_PRIVATE);
+    add("shared-anon", SHARED_ANON);
+    add("file-private", FILE_PRIVATE);
+    add("anon-huge", ANON | HUGE);
+    add("memfd-huge", MEMFD | HUGE);
+    add("memfd-private-huge", MEMFD_PRIVATE | HUGE);
     return g_test_run();
 }

@@ -140,6 +140,55 @@ static void test_object_add_and_del(void)
     vm_end(vm);
 }
 
+/* For memory that is plugged later, the object comes before the backend */
+static void test_hugefile_of_a_new_dimm(void)
+{
+    g_autofree char *file = NULL, *state = NULL;
+    QDict *rsp, *block;
+    Vm *vm;
+
+    if (mem_skip(MEM_HUGETLB_FILE)) {
+        return;
+    }
+    vm = vm_start(MEM_HUGETLB_FILE, SIZE, "-m 16m,maxmem=1g,slots=2");
+    file = g_strdup_printf("%s-dimm", vm->ram_file);
+    state = g_strdup_printf("%s.state", vm->disk);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
+        " 'qom-type': 'ram-reset-hugefile', 'memdev': 'more',"
+        " 'unlink': 'never', 'state': %s}}", state);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'more',"
+        " 'qom-type': 'memory-backend-file', 'mem-path': %s,"
+        " 'share': true, 'size': 33554432}}", file);
+    rsp = qtest_qmp_assert_failure_ref(vm->qts,
+        "{'execute': 'object-del', 'arguments': {'id': 'rr1'}}");
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "in use"));
+    qobject_unref(rsp);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm',"
+        " 'memdev': 'more', 'id': 'dimm0'}}");
+
+    vm_save(vm, "clean");
+    vm_fill(vm, DIMM, 4 * MiB, 1);
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0);
+    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 4 * MiB - 1), ==, 0);
+    block = vm_query_block(vm, "more");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "hugefile");
+    qobject_unref(block);
+
+    /* Made without an object, it is too late */
+    rsp = qtest_qmp_assert_failure_ref(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'id': 'rr2',"
+        " 'qom-type': 'ram-reset-hugefile', 'memdev': 'ram'}}");
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "made without it"));
+    qobject_unref(rsp);
+    vm_end(vm);
+    unlink(file);
+    unlink(state);
+}
+
 static void assert_loaded(Vm *vm, unsigned loads)
 {
     g_autoptr(QDict) info = vm_query(vm);
@@ -255,6 +304,8 @@ void add_start_tests(void)
                         test_memdev_wins);
     qtest_add_data_func("ram-reset/start/memdev-wins/last", NULL,
                         test_memdev_wins);
+    qtest_add_func("ram-reset/start/hugefile-of-a-new-dimm",
+                   test_hugefile_of_a_new_dimm);
     qtest_add_func("ram-reset/start/object-add-and-del",
                    test_object_add_and_del);
     add_per_strategy("start/every-way-to-load", test_every_way_to_load);
