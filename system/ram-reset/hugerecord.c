@@ -119,7 +119,9 @@ static char *format_dirty(const HugeRecord *rec)
             i++;
             continue;
         }
-        for (first = i; i < rec->pages && rec->dirty[i]; i++) {
+        first = i;
+        while (i < rec->pages && rec->dirty[i]) {
+            i++;
         }
         g_string_append_printf(s, "%s%" G_GUINT64_FORMAT "-%" G_GUINT64_FORMAT,
                                s->len ? "," : "", first, i - 1);

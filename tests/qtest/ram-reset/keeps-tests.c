@@ -129,7 +129,7 @@ static char *numa_policy(Vm *vm)
     at = strstr(text, start);
     g_assert_nonnull(at);
     at += strlen(start);
-    return g_strndup(at, strcspn(at, " \n"));
+    return g_strndup(at, strcspn(at, "\n "));
 }
 
 static const char *backend_type(MemKind kind)

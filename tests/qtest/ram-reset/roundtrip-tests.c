@@ -248,7 +248,8 @@ static void test_hugefile_is_refused(const void *opaque)
     };
     g_autofree char *args =
         g_strdup_printf("-m 16m %s -object %s,id=ram,size=16m "
-                        "-machine memory-backend=ram", object, backends[c->kind]);
+                        "-machine memory-backend=ram", object,
+                        backends[c->kind]);
 
     assert_no_start(args, "ram-reset-hugefile 'rr0'",
                     c->kind == MEM_FILE ? "use share=on"

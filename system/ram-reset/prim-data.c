@@ -1,0 +1,244 @@
+/*
+ * What RAM reset needs of Linux: where a mapping may hold data
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "prim-internal.h"
+
+/* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGEMAP_PRESENT (UINT64_C(1) << 63)
+#define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
+
+/*
+ * Whether SEEK_DATA knows of pages that were written through a mapping and
+ * are not on the disk yet.  FUSE, for one, asks its server, who may not.
+ */
+static bool seek_data_is_exact(int fd)
+{
+    switch (prim_file_system(fd)) {
+    case PRIM_TMPFS_MAGIC:
+    case PRIM_EXT4_MAGIC:
+    case PRIM_XFS_MAGIC:
+    case PRIM_BTRFS_MAGIC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    *start = it->pos;
+    *end = it->pos = it->to;
+    return true;
+}
+
+/* Whether base page @page, counted from address 0, may hold data */
+static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
+{
+    if (page - it->buf_first >= it->buf_len) {
+        size_t want = sizeof(it->buf);
+        ssize_t got;
+
+        if ((last - page + 1) * sizeof(uint64_t) < want) {
+            want = (last - page + 1) * sizeof(uint64_t);
+        }
+        do {
+            got = COUNT(it->map, pread(it->pagemap, it->buf, want,
+                                       page * sizeof(uint64_t)));
+        } while (got < 0 && errno == EINTR);
+        it->buf_first = page;
+        it->buf_len = got > 0 ? got / sizeof(uint64_t) : 0;
+        if (!it->buf_len) {
+            return true;
+        }
+    }
+    return it->buf[page - it->buf_first] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED);
+}
+
+static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    size_t base = prim_base_page_size();
+    uint64_t first = (uintptr_t)it->map->host / base;
+    uint64_t page = first + it->pos / base;
+    uint64_t to = first + (it->to + base - 1) / base;
+
+    while (page < to && !pagemap_data(it, page, to - 1)) {
+        page++;
+    }
+    if (page == to) {
+        return false;
+    }
+    *start = (page - first) * base;
+    if (*start < it->pos) {
+        *start = it->pos;
+    }
+    while (page < to && pagemap_data(it, page, to - 1)) {
+        page++;
+    }
+    *end = (page - first) * base;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->pos = *end;
+    return true;
+}
+
+static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    uint64_t file = it->map->fd_offset;
+    off_t from = file + it->pos;
+    off_t data = COUNT(it->map, lseek(it->map->fd, from, SEEK_DATA));
+    off_t hole;
+
+    if (data < 0 && errno == ENXIO) {
+        return false;
+    }
+    if (data < from) {
+        return next_is_all(it, start, end);
+    }
+    *start = data - file;
+    if (*start >= it->to) {
+        return false;
+    }
+    hole = COUNT(it->map, lseek(it->map->fd, data, SEEK_HOLE));
+    *end = hole > data ? hole - file : it->to;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->pos = *end;
+    return true;
+}
+
+bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
+{
+    unsigned char vec[1];
+
+    return COUNT(map, mincore(map->host + offset, prim_base_page_size(),
+                              vec)) < 0 || (vec[0] & 1);
+}
+
+/* Reading a hole by read() does not populate it, other than by a load */
+static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
+{
+    char buf[64 * 1024];
+    uint64_t at;
+
+    for (at = 0; at < map->page_size; at += sizeof(buf)) {
+        ssize_t n = COUNT(map, pread(map->fd, buf, sizeof(buf),
+                                     map->fd_offset + offset + at));
+
+        if (n != (ssize_t)sizeof(buf) || buf[0] ||
+            memcmp(buf, buf + 1, sizeof(buf) - 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * hugetlbfs has no SEEK_DATA of its own, and a page that another process has
+ * populated is not in our page table.  If all pages that the file has are in
+ * it, then there is nothing where our page table has none.
+ */
+static bool hugetlb_holes_are_zero(const PrimMap *map)
+{
+    uint64_t mapped = 0, at;
+    struct stat st;
+
+    if (map->fd < 0) {
+        return true;
+    }
+    if (COUNT(map, fstat(map->fd, &st)) < 0) {
+        return false;
+    }
+    if (!map->shared) {
+        return st.st_blocks == 0;
+    }
+    for (at = 0; at < map->len; at += map->page_size) {
+        mapped += prim_hugepage_mapped(map, at);
+    }
+    return (uint64_t)st.st_blocks * 512 == mapped * map->page_size;
+}
+
+/* A file without holes: no need to ask for each page */
+static bool hugetlb_is_full(const PrimMap *map)
+{
+    struct stat st;
+
+    return map->shared && map->fd >= 0 &&
+           COUNT(map, fstat(map->fd, &st)) == 0 &&
+           (uint64_t)st.st_blocks * 512 == (uint64_t)st.st_size;
+}
+
+static bool hugetlb_data(PrimDataIter *it, uint64_t offset)
+{
+    return prim_hugepage_mapped(it->map, offset) ||
+           (!it->holes_are_zero && hugepage_has_content(it->map, offset));
+}
+
+static bool next_by_hugepage(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    uint64_t size = it->map->page_size;
+    uint64_t at = it->pos - it->pos % size;
+
+    while (at < it->to && !hugetlb_data(it, at)) {
+        at += size;
+    }
+    if (at >= it->to) {
+        return false;
+    }
+    *start = at < it->pos ? it->pos : at;
+    do {
+        at += size;
+    } while (at < it->to && hugetlb_data(it, at));
+    *end = at < it->to ? at : it->to;
+    it->pos = *end;
+    return true;
+}
+
+void prim_data_begin(PrimDataIter *it, const PrimMap *map,
+                     PrimBacking backing, uint64_t from, uint64_t to)
+{
+    it->map = map;
+    it->pos = from;
+    it->to = to;
+    it->pagemap = -1;
+    it->buf_first = it->buf_len = 0;
+    it->next = next_is_all;
+    if (prim_is_hugetlb(map)) {
+        if (!hugetlb_is_full(map)) {
+            it->holes_are_zero = hugetlb_holes_are_zero(map);
+            it->next = next_by_hugepage;
+        }
+    } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
+        it->next = next_by_seek;
+    } else if (backing == PRIM_PRIVATE_ZERO) {
+        it->pagemap = COUNT(map, open("/proc/self/pagemap",
+                                      O_RDONLY | O_CLOEXEC));
+        if (it->pagemap >= 0) {
+            it->next = next_by_pagemap;
+        }
+    }
+}
+
+bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    if (it->pos < it->to && it->next(it, start, end)) {
+        return true;
+    }
+    it->pos = it->to;
+    return false;
+}
+
+void prim_data_end(PrimDataIter *it)
+{
+    if (it->pagemap >= 0) {
+        COUNT(it->map, close(it->pagemap));
+        it->pagemap = -1;
+    }
+}

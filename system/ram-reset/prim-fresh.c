@@ -1,0 +1,210 @@
+/*
+ * What RAM reset needs of Linux: fresh memory in the place of the old
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "prim-internal.h"
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+
+#ifndef MFD_HUGE_SHIFT
+#define MFD_HUGE_SHIFT 26
+#endif
+
+#define MEMFD_LINK "/memfd:"
+#define DELETED    " (deleted)"
+
+/* The name that @fd was created with, into @name */
+static bool memfd_name(int fd, char *name, size_t size)
+{
+    char path[64];
+    ssize_t n;
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    n = readlink(path, name, size - 1);
+    if (n < 0) {
+        return false;
+    }
+    name[n] = '\0';
+    if (strncmp(name, MEMFD_LINK, strlen(MEMFD_LINK))) {
+        return false;
+    }
+    n -= strlen(MEMFD_LINK);
+    memmove(name, name + strlen(MEMFD_LINK), n + 1);
+    if (n >= (ssize_t)strlen(DELETED) &&
+        !strcmp(name + n - strlen(DELETED), DELETED)) {
+        name[n - strlen(DELETED)] = '\0';
+    }
+    return true;
+}
+
+bool prim_is_memfd(int fd)
+{
+    char name[PATH_MAX];
+
+    return memfd_name(fd, name, sizeof(name));
+}
+
+static int fresh_memfd(const PrimMap *map)
+{
+    unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    char name[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (!COUNT(map, memfd_name(map->fd, name, sizeof(name)))) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (prim_is_hugetlb(map)) {
+        flags |= MFD_HUGETLB |
+                 __builtin_ctzll(map->page_size) << MFD_HUGE_SHIFT;
+    }
+    if (COUNT(map, fstat(map->fd, &st)) < 0) {
+        return -1;
+    }
+    fd = COUNT(map, memfd_create(name, flags));
+    if (fd >= 0 && COUNT(map, ftruncate(fd, st.st_size)) < 0) {
+        int err = errno;
+
+        close(fd);
+        errno = err;
+        return -1;
+    }
+    return fd;
+}
+
+static uint8_t *fresh_mmap(const PrimMap *map, int fd)
+{
+    int flags = map->shared ? MAP_SHARED : MAP_PRIVATE;
+
+    flags |= fd < 0 ? MAP_ANONYMOUS : 0;
+    flags |= map->noreserve ? MAP_NORESERVE : 0;
+    return COUNT(map, mmap(NULL, map->len, PROT_READ | PROT_WRITE, flags, fd,
+                           fd < 0 ? 0 : map->fd_offset));
+}
+
+/* Give up all hugepages of @map, with what was reserved for it */
+static void give_up_hugepages(const PrimMap *map)
+{
+    if (!map->shared) {
+        COUNT(map, madvise(map->host, map->len, MADV_DONTNEED));
+    }
+    COUNT(map, fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         map->fd_offset, map->len));
+}
+
+static int copy_seals(const PrimMap *map, int fd)
+{
+    int seals = COUNT(map, fcntl(map->fd, F_GET_SEALS));
+
+    /* Without sealing the file has F_SEAL_SEAL, and nothing is to be added */
+    return seals < 0 ? 0 : COUNT(map, fcntl(fd, F_ADD_SEALS, seals));
+}
+
+static int close_fresh(const PrimMap *map, const PrimFresh *fresh, int ret)
+{
+    if (fresh->host != MAP_FAILED) {
+        COUNT(map, munmap(fresh->host, map->len));
+    }
+    if (fresh->fd >= 0) {
+        COUNT(map, close(fresh->fd));
+    }
+    return ret;
+}
+
+int prim_fresh_map(const PrimMap *map, PrimFresh *fresh)
+{
+    fresh->fd = map->fd < 0 ? -1 : fresh_memfd(map);
+    if (map->fd >= 0 && fresh->fd < 0) {
+        return -errno;
+    }
+    fresh->host = fresh_mmap(map, fresh->fd);
+    if (fresh->host == MAP_FAILED && errno == ENOMEM && prim_is_hugetlb(map) &&
+        map->fd >= 0) {
+        give_up_hugepages(map);
+        fresh->host = fresh_mmap(map, fresh->fd);
+        if (fresh->host == MAP_FAILED && map->shared && !map->noreserve) {
+            prim_reserve_hugepages(map, 0, map->len);
+            errno = ENOMEM;
+        }
+    }
+    if (fresh->host == MAP_FAILED ||
+        (fresh->fd >= 0 && copy_seals(map, fresh->fd) < 0)) {
+        return close_fresh(map, fresh, -errno);
+    }
+    return 0;
+}
+
+static bool is_mapped(const PrimMap *map)
+{
+    unsigned char vec[1];
+
+    return mincore(map->host, prim_base_page_size(), vec) == 0;
+}
+
+typedef struct Policy {
+    int mode;
+    unsigned long nodes[1024 / (8 * sizeof(long))];
+} Policy;
+
+/* Where the kernel has no NUMA there is no policy */
+static void get_numa_policy(const PrimMap *map, Policy *policy)
+{
+    if (COUNT(map, syscall(SYS_get_mempolicy, &policy->mode, policy->nodes,
+                           8 * sizeof(policy->nodes), map->host,
+                           MPOL_F_ADDR)) < 0) {
+        policy->mode = MPOL_DEFAULT;
+    }
+}
+
+static int set_numa_policy(const PrimMap *map, const Policy *policy)
+{
+    if (policy->mode == MPOL_DEFAULT) {
+        return 0;
+    }
+    return COUNT(map, syscall(SYS_mbind, map->host, map->len, policy->mode,
+                              policy->nodes, 8 * sizeof(policy->nodes), 0));
+}
+
+/*
+ * mmap() over the old mapping leaves a hole if it fails.  Of a file it does
+ * not: the mapping beside has shown that it can be mapped, and has reserved
+ * what there is to be reserved.  Anonymous memory counts against the host's
+ * limits, so that mapping is moved.
+ */
+static void *replace(const PrimMap *map, const PrimFresh *fresh)
+{
+    int flags = MAP_FIXED | (map->shared ? MAP_SHARED : MAP_PRIVATE) |
+                (map->noreserve ? MAP_NORESERVE : 0);
+
+    if (fresh->fd < 0) {
+        return COUNT(map, mremap(fresh->host, map->len, map->len,
+                                 MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
+    }
+    return COUNT(map, mmap(map->host, map->len, PROT_READ | PROT_WRITE, flags,
+                           fresh->fd, map->fd_offset));
+}
+
+int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
+{
+    Policy policy = { 0 };
+
+    get_numa_policy(map, &policy);
+    if (replace(map, fresh) == MAP_FAILED) {
+        return close_fresh(map, fresh, is_mapped(map) ? -errno : -EFAULT);
+    }
+    if (fresh->fd >= 0) {
+        int flags = COUNT(map, fcntl(map->fd, F_GETFD));
+
+        /* Cannot fail: both are open */
+        COUNT(map, dup3(fresh->fd, map->fd,
+                        flags & FD_CLOEXEC ? O_CLOEXEC : 0));
+        close_fresh(map, fresh, 0);
+    }
+    return set_numa_policy(map, &policy) < 0 ? -errno : 0;
+}

@@ -1,0 +1,100 @@
+/*
+ * What the RAM reset tests read in /proc and /sys
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "framework.h"
+
+uint64_t hugepages(const char *what)
+{
+    g_autofree char *name = g_strdup_printf("/sys/kernel/mm/hugepages/"
+                                            "hugepages-2048kB/%s_hugepages",
+                                            what);
+    g_autofree char *text = NULL;
+
+    if (!g_file_get_contents(name, &text, NULL, NULL)) {
+        return 0;
+    }
+    return g_ascii_strtoull(text, NULL, 10);
+}
+
+/* The number behind "@field:" in @text, which must be there */
+static uint64_t kib_field(const char *text, const char *field)
+{
+    g_autofree char *key = g_strdup_printf("\n%s:", field);
+    const char *at = strstr(text, key);
+
+    g_assert_nonnull(at);
+    return g_ascii_strtoull(at + strlen(key), NULL, 10);
+}
+
+uint64_t vm_status_kib(Vm *vm, const char *field)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/status",
+                                            qtest_pid(vm->qts));
+    g_autofree char *text = NULL;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    return kib_field(text, field);
+}
+
+/* RAM's part of smaps, and all that comes behind it */
+static char *smaps_entry(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/smaps",
+                                            qtest_pid(vm->qts));
+    g_autofree char *start = g_strdup_printf("\n%" PRIx64 "-", vm->hva);
+    g_autofree char *text = NULL;
+    const char *entry;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    entry = strstr(text, start);
+    g_assert_nonnull(entry);
+    return g_strdup(entry);
+}
+
+uint64_t vm_smaps_kib(Vm *vm, const char *field)
+{
+    g_autofree char *entry = smaps_entry(vm);
+
+    return kib_field(entry, field);
+}
+
+char *vm_smaps_flags(Vm *vm)
+{
+    g_autofree char *entry = smaps_entry(vm);
+    char *flags = strstr(entry, "\nVmFlags: ");
+
+    g_assert_nonnull(flags);
+    flags += strlen("\nVmFlags: ");
+    return g_strndup(flags, strcspn(flags, "\n"));
+}
+
+unsigned vm_mappings(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/maps",
+                                            qtest_pid(vm->qts));
+    g_autofree char *text = NULL;
+    unsigned lines = 0;
+
+    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
+    for (const char *p = text; *p; p++) {
+        lines += *p == '\n';
+    }
+    return lines;
+}
+
+unsigned vm_fds(Vm *vm)
+{
+    g_autofree char *name = g_strdup_printf("/proc/%d/fd", qtest_pid(vm->qts));
+    g_autoptr(GDir) dir = g_dir_open(name, 0, NULL);
+    unsigned fds = 0;
+
+    g_assert_nonnull(dir);
+    while (g_dir_read_name(dir)) {
+        fds++;
+    }
+    return fds;
+}
