@@ -234,10 +234,10 @@ bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
     hf->vm_state = qemu_add_vm_change_state_handler_prio(hugefile_vm_state, hf,
                                                          VM_STATE_PRIORITY);
     if (hf->unlink == RAM_RESET_UNLINK_NEVER && !hf->watched) {
-        warn_report("%s '%s': '%s' is mounted with noatime, so that it cannot "
-                    "be told who maps it: all of it is cleared at each start",
-                    TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
-                    hf->path);
+        warn_report("%s '%s': it cannot be told who maps '%s' (mounted with "
+                    "noatime, or open elsewhere): all of it is cleared at "
+                    "each start", TYPE_RAM_RESET_HUGEFILE,
+                    ram_reset_id(RAM_RESET(hf)), hf->path);
     }
     if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
         warn_report("%s '%s': unlink=never: '%s' keeps its hugepages, and what "

@@ -185,7 +185,8 @@ bool hugeram_watch(int fd, int64_t *time)
     *time = s * NS_PER_S + ns;
     return futimens(fd, times) == 0 && fstat(fd, &st) == 0 &&
            hugeram_access_time(&st) == *time &&
-           fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_NOATIME);
+           fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_NOATIME) &&
+           hugeram_is_ours_alone(fd, false);
 }
 
 int64_t hugeram_access_time(const struct stat *st)

@@ -46,7 +46,8 @@ bool hugeram_is_ours_alone(int fd, bool hold);
 
 /*
  * Set an access time that nobody would set, into @time; the kernel replaces
- * it as soon as somebody maps the file.  False if it would not.
+ * it as soon as somebody maps the file, other than with O_NOATIME.  False if
+ * it would not, or if somebody else has the file open already.
  */
 bool hugeram_watch(int fd, int64_t *time);
 

@@ -24,7 +24,7 @@
 #define CHECKSUM  "sha256="
 #define DIGITS    64
 #define MAX_SIZE  (16 * 1024 * 1024)
-#define MAX_PAGES (UINT64_C(1) << 32)
+#define MAX_PAGES (UINT64_C(1) << 24)   /* 32 TiB of 2 MiB pages */
 
 void hugerecord_clear(HugeRecord *rec)
 {
@@ -80,9 +80,9 @@ static char *lock_refusal(int fd, int err)
         return g_strdup_printf("it cannot be locked: %s", g_strerror(err));
     }
     hugerecord_read(fd, &rec, &reason);
-    user = rec.pid ? g_strdup_printf("process %" G_GINT64_FORMAT " uses it",
-                                     rec.pid)
-                   : g_strdup("another process uses it");
+    user = rec.in_use ? g_strdup_printf("process %" G_GINT64_FORMAT " uses it",
+                                        rec.pid)
+                      : g_strdup("another process uses it");
     hugerecord_clear(&rec);
     return user;
 }

@@ -21,7 +21,7 @@
  *   before it, so that half a record is none.
  * - It names the RAM file (device, inode, size), the boot of the host, and an
  *   access time that was set on purpose: the kernel sets another one whenever
- *   somebody maps the file.
+ *   somebody maps the file, unless by a descriptor opened with O_NOATIME.
  *
  * The file is locked for as long as it is open, belongs to the user that QEMU
  * runs as, and is for that user alone.

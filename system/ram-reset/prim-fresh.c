@@ -9,6 +9,7 @@
 #endif
 #include "prim-internal.h"
 #include <linux/mempolicy.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #ifndef MFD_HUGE_SHIFT
@@ -45,8 +46,10 @@ static bool memfd_name(int fd, char *name, size_t size)
 bool prim_is_memfd(int fd)
 {
     char name[PATH_MAX];
+    struct stat st;
 
-    return memfd_name(fd, name, sizeof(name));
+    return fstat(fd, &st) == 0 && st.st_nlink == 0 &&
+           memfd_name(fd, name, sizeof(name));
 }
 
 static int fresh_memfd(const PrimMap *map)
@@ -88,14 +91,36 @@ static uint8_t *fresh_mmap(const PrimMap *map, int fd)
                            fd < 0 ? 0 : map->fd_offset));
 }
 
-/* Give up all hugepages of @map, with what was reserved for it */
-static void give_up_hugepages(const PrimMap *map)
+/* Whether it is for want of hugepages that @map cannot be had twice */
+static bool pool_is_short(const PrimMap *map)
 {
-    if (!map->shared) {
-        COUNT(map, madvise(map->host, map->len, MADV_DONTNEED));
+    void *p;
+
+    if (!prim_is_hugetlb(map) || !map->shared || map->noreserve) {
+        return false;
     }
+    p = COUNT(map, mmap(NULL, map->len, PROT_NONE, MAP_SHARED | MAP_NORESERVE,
+                        map->fd, map->fd_offset));
+    if (p == MAP_FAILED) {
+        return false;
+    }
+    COUNT(map, munmap(p, map->len));
+    return true;
+}
+
+/* Reserved hugepages that nobody has touched stay the old file's */
+static uint8_t *fresh_mmap_instead(const PrimMap *map, int fd)
+{
+    uint8_t *host;
+
     COUNT(map, fallocate(map->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          map->fd_offset, map->len));
+    host = fresh_mmap(map, fd);
+    if (host == MAP_FAILED) {
+        prim_reserve_hugepages(map, 0, map->len);
+        errno = ENOMEM;
+    }
+    return host;
 }
 
 static int copy_seals(const PrimMap *map, int fd)
@@ -124,20 +149,13 @@ int prim_fresh_map(const PrimMap *map, PrimFresh *fresh)
         return -errno;
     }
     fresh->host = fresh_mmap(map, fresh->fd);
-    if (fresh->host == MAP_FAILED && errno == ENOMEM && prim_is_hugetlb(map) &&
-        map->fd >= 0) {
-        give_up_hugepages(map);
-        fresh->host = fresh_mmap(map, fresh->fd);
-        if (fresh->host == MAP_FAILED && map->shared && !map->noreserve) {
-            prim_reserve_hugepages(map, 0, map->len);
-            errno = ENOMEM;
+    if (fresh->host == MAP_FAILED && errno == ENOMEM) {
+        if (pool_is_short(map)) {
+            fresh->host = fresh_mmap_instead(map, fresh->fd);
         }
+        errno = ENOMEM;
     }
-    if (fresh->host == MAP_FAILED ||
-        (fresh->fd >= 0 && copy_seals(map, fresh->fd) < 0)) {
-        return close_fresh(map, fresh, -errno);
-    }
-    return 0;
+    return fresh->host == MAP_FAILED ? close_fresh(map, fresh, -errno) : 0;
 }
 
 static bool is_mapped(const PrimMap *map)
@@ -190,21 +208,41 @@ static void *replace(const PrimMap *map, const PrimFresh *fresh)
                            fresh->fd, map->fd_offset));
 }
 
+/* dup3() could not fail otherwise, and must not when RAM has been mapped */
+static bool fd_is_allowed(const PrimMap *map)
+{
+    struct rlimit limit;
+
+    return COUNT(map, getrlimit(RLIMIT_NOFILE, &limit)) == 0 &&
+           limit.rlim_cur > (rlim_t)map->fd;
+}
+
+/* Seals come last, since one of them forbids to map the file */
+static int replace_file(const PrimMap *map, PrimFresh *fresh)
+{
+    int flags = COUNT(map, fcntl(map->fd, F_GETFD));
+    int ret = copy_seals(map, fresh->fd) < 0 ? -errno : 0;
+
+    COUNT(map, dup3(fresh->fd, map->fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0));
+    close_fresh(map, fresh, 0);
+    return ret;
+}
+
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
 {
     Policy policy = { 0 };
+    int ret = 0;
 
+    if (fresh->fd >= 0 && !fd_is_allowed(map)) {
+        return close_fresh(map, fresh, -EMFILE);
+    }
     get_numa_policy(map, &policy);
     if (replace(map, fresh) == MAP_FAILED) {
-        return close_fresh(map, fresh, is_mapped(map) ? -errno : -EFAULT);
+        ret = -errno;
+        return close_fresh(map, fresh, is_mapped(map) ? ret : -EFAULT);
     }
     if (fresh->fd >= 0) {
-        int flags = COUNT(map, fcntl(map->fd, F_GETFD));
-
-        /* Cannot fail: both are open */
-        COUNT(map, dup3(fresh->fd, map->fd,
-                        flags & FD_CLOEXEC ? O_CLOEXEC : 0));
-        close_fresh(map, fresh, 0);
+        ret = replace_file(map, fresh);
     }
-    return set_numa_policy(map, &policy) < 0 ? -errno : 0;
+    return set_numa_policy(map, &policy) < 0 ? -errno : ret;
 }

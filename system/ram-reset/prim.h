@@ -82,8 +82,9 @@ bool prim_is_memfd(int fd);
 
 /*
  * Make @fresh, elsewhere.  @map must be anonymous or all of a memfd from
- * @fd_offset on.  Where there are not enough hugepages for both, those of
- * @map are given up first; it reads zero then.
+ * @fd_offset on.  Where there are not enough hugepages for both, those that
+ * @map has populated are given up first; it reads zero then.  That may not be
+ * enough: what was reserved and never touched stays the old file's.
  * After a failure @map is as it was, or zero.
  */
 int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);

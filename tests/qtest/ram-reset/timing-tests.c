@@ -328,7 +328,7 @@ void add_timing_tests(void)
         { "madvise", MEM_MEMFD, 1, true },
         { "madvise", MEM_HUGETLB, 3, true },
         { "remap", MEM_ANON, 3 + 2, true },
-        { "remap", MEM_MEMFD, 13 + 2, true },
+        { "remap", MEM_MEMFD, 14 + 2, true },
         { "hugefile", MEM_HUGETLB_FILE, 1 + 512, false },
     };
     static const MemKind kinds[] = {

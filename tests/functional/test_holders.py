@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+A load must do right by those who hold guest RAM: a process that QEMU shares it
+with, and devices by which the guest gives parts of it back and takes them.
+"""
+
+import hashlib
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import products
+from guests import Linux
+from machine import MIB, RAM
+
+RAM_SIZE = 192 * MIB
+TIMEOUT = 60.0
+STATE_MIB = 4
+
+
+def boot(workdir: Path, driver: str, **kwargs) -> Linux:
+    guest = Linux(workdir, ram=RAM_SIZE, **kwargs)
+    try:
+        guest.run(f'insmod /lib/{driver}.ko')
+    except BaseException:
+        guest.close()
+        raise
+    return guest
+
+
+def use_memory(guest: Linux, mib: int) -> None:
+    guest.run(f'ramtool fill /run/used {mib} && rm /run/used')
+
+
+def wait_for(size: Callable[[], int], expected: int) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while (now := size()) != expected:
+        assert time.monotonic() < deadline, f'{now} instead of {expected}'
+        time.sleep(0.02)
+
+
+def check_strategy(guest: Linux, strategy: str) -> None:
+    """What the last load has used, on both blocks where there are two."""
+    blocks = guest.last_load()['blocks']
+    used = {b['strategy'] for b in blocks if b['name'].endswith(RAM)}
+    assert used == ({strategy} if strategy != 'stock' else set())
+
+
+def check_quiet(guest: Linux) -> None:
+    assert guest.qmp('query-ram-reset')['fallbacks'] == 0
+    assert not guest.log()
+
+
+# A process that serves the guest's disk
+
+FILE = 0, 4             # first MiB and how many
+SCRATCH = 8, 1
+DISK_SIZE = 16 * MIB
+LOADS = 20
+# What RAM gets that the daemon has mapped.  Anything else would leave it with
+# memory that is the guest's no more, and is to be refused.
+EXPECTED = {'stock': 'stock', 'memset': 'memset', 'madvise': 'madvise'}
+
+
+class StorageDaemon:
+    """A context: qemu-storage-daemon, which does a disk's I/O in guest RAM."""
+
+    def __init__(self, workdir: Path):
+        products.require(products.QSD)
+        self._log = workdir / 'daemon.log'
+        self.image = workdir / 'served.raw'
+        self.image.write_bytes(secrets.token_bytes(DISK_SIZE))
+        with socket.socket(socket.AF_UNIX) as listener, \
+                open(self._log, 'wb') as log:
+            # a name that Linux chooses, in no file system: paths can be long
+            listener.bind('')
+            listener.listen()
+            fd = listener.fileno()
+            self._name = listener.getsockname()[1:].decode()
+            self._process = subprocess.Popen(
+                [products.QSD, '--blockdev',
+                 f'driver=file,node-name=served,filename={self.image}',
+                 '--export', 'vhost-user-blk,id=export,node-name=served,'
+                             f'addr.type=fd,addr.str={fd},writable=on'],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=(fd,))
+
+    @property
+    def device(self) -> tuple[str, ...]:
+        return ('-chardev', f'socket,id=vu0,path={self._name},abstract=on',
+                '-device', 'vhost-user-blk-pci,chardev=vu0')
+
+    def sha256(self, first: int, count: int) -> str:
+        with open(self.image, 'rb') as f:
+            f.seek(first * MIB)
+            return hashlib.sha256(f.read(count * MIB)).hexdigest()
+
+    def __enter__(self) -> 'StorageDaemon':
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self._process.kill()
+        self._process.wait()
+        print(self._log.read_text())
+
+
+def read_disk(guest: Linux, first: int, count: int) -> str:
+    """The checksum of what the daemon puts into memory now."""
+    return guest.run('dd if=/dev/vda iflag=direct bs=1M '
+                     f'skip={first} count={count} 2>/dev/null | '
+                     'sha256sum | cut -c1-64')
+
+
+def write_disk(guest: Linux, first: int, count: int) -> str:
+    """The checksum of what the guest gives to the daemon."""
+    # a load takes back the guest's random numbers as well
+    secret = secrets.token_hex(16)
+    return guest.run(f'ramtool fill /run/new {count} {secret} && '
+                     'dd if=/run/new of=/dev/vda oflag=direct bs=1M '
+                     f'seek={first} count={count} 2>/dev/null && '
+                     'sha256sum </run/new | cut -c1-64')
+
+
+def check_refusal(guest: Linux, strategy: str) -> None:
+    check_strategy(guest, EXPECTED.get(strategy, 'memset'))
+    if strategy not in EXPECTED:
+        block, = (b for b in guest.last_load()['blocks'] if b['name'] == RAM)
+        assert 'vhost' in block['reason']
+
+
+def test_disk_of_another_process(tmp_path, linux_accel, strategy):
+    """
+    Guest and daemon see the same memory after each load.  No request is on its
+    way then: the daemon does not wait for such when QEMU stops the device.
+    """
+    with StorageDaemon(tmp_path) as daemon, \
+            boot(tmp_path, 'virtio_blk', accel=linux_accel, memory='shared',
+                 strategy=strategy, args=daemon.device) as guest:
+        content = daemon.sha256(*FILE)
+        guest.prepare_state(STATE_MIB)
+        assert read_disk(guest, *FILE) == content
+        guest.save('s')
+        state = guest.state()
+        for _ in range(LOADS):
+            guest.load('s')
+            check_refusal(guest, strategy)
+            assert guest.state() == state
+            written = write_disk(guest, *SCRATCH)
+            assert daemon.sha256(*SCRATCH) == written
+            assert read_disk(guest, *SCRATCH) == written
+            assert read_disk(guest, *FILE) == content
+        check_quiet(guest)
+
+
+# A balloon, by which the guest gives pages back and takes them
+
+SAVED_SIZE, SMALL_SIZE = 160 * MIB, 96 * MIB
+
+
+def balloon(guest: Linux) -> int:
+    """How much of its RAM the guest has kept."""
+    return guest.qmp('query-balloon')['actual']
+
+
+def set_balloon(guest: Linux, size: int) -> None:
+    guest.qmp('balloon', value=size)
+    wait_for(lambda: balloon(guest), size)
+
+
+def inflate(guest: Linux) -> None:
+    """The guest writes most of what is free, then gives much of it back."""
+    use_memory(guest, 80)
+    before = guest.rss()
+    set_balloon(guest, SMALL_SIZE)
+    assert guest.rss() < before - (SAVED_SIZE - SMALL_SIZE) * 3 // 4
+
+
+def test_balloon(tmp_path, linux_accel, memory, strategy):
+    with boot(tmp_path, 'virtio_balloon', accel=linux_accel, memory=memory,
+              strategy=strategy, args=('-device', 'virtio-balloon-pci')
+              ) as guest:
+        guest.prepare_state(STATE_MIB)
+        set_balloon(guest, SAVED_SIZE)
+        guest.save('s')
+        state = guest.state()
+        for _ in range(2):
+            inflate(guest)
+            guest.load('s')
+            check_strategy(guest, strategy)
+            assert balloon(guest) == SAVED_SIZE
+            assert guest.state() == state
+        inflate(guest)
+        set_balloon(guest, RAM_SIZE)
+        use_memory(guest, 100)      # more than there was with the balloon
+        assert guest.state().checksum == state.checksum
+        check_quiet(guest)
+
+
+# Memory of which the host plugs and unplugs parts
+
+VMEM_SIZE = 256 * MIB
+PLUGGED = 64 * MIB
+VMEM_BACKENDS = {
+    'private': f'memory-backend-ram,id=vmem0,size={VMEM_SIZE}',
+    'shared': f'memory-backend-memfd,id=vmem0,size={VMEM_SIZE},share=on',
+}
+
+
+def plugged(guest: Linux) -> int:
+    device, = guest.qmp('query-memory-devices')
+    return device['data']['size']
+
+
+def plug(guest: Linux, size: int) -> None:
+    guest.qmp('qom-set', path='/machine/peripheral/vm0',
+              property='requested-size', value=size)
+    wait_for(lambda: plugged(guest), size)
+
+
+def populated(guest: Linux) -> int:
+    """Bytes of the device's memory that the host has pages for."""
+    process = Path(f'/proc/{guest.process.pid}')
+    if guest.memory == 'shared':
+        files = (fd.stat() for fd in (process / 'fd').iterdir())
+        return next(f.st_blocks * 512 for f in files if f.st_size == VMEM_SIZE)
+    size = 0
+    for line in (process / 'smaps').open():
+        key, value = line.split()[:2]
+        if key == 'Size:':
+            size = int(value) << 10
+        elif key == 'Rss:' and size == VMEM_SIZE:
+            return int(value) << 10
+    raise AssertionError('QEMU has not mapped the memory')
+
+
+def test_virtio_mem(tmp_path, linux_accel, memory, strategy):
+    """The plugged part holds the guest's data, the rest has no pages."""
+    with boot(tmp_path, 'virtio_mem', accel=linux_accel, memory=memory,
+              strategy=strategy,
+              # the kernel puts what it can move there first, like /run/state
+              append='memhp_default_state=online_movable',
+              args=('-m', 'maxmem=1G', '-object', VMEM_BACKENDS[memory],
+                    '-device', 'virtio-mem-pci,id=vm0,memdev=vmem0,'
+                               f'requested-size={PLUGGED}')) as guest:
+        wait_for(lambda: plugged(guest), PLUGGED)
+        guest.run('mount -o remount,size=128M /run')
+        guest.prepare_state(32)
+        assert 32 * MIB <= populated(guest) <= PLUGGED
+        guest.save('s')
+        state = guest.state()
+        for size in (2 * PLUGGED, 0, 2 * PLUGGED):
+            plug(guest, size)
+            if size:
+                use_memory(guest, 64)
+                assert populated(guest) > PLUGGED
+            guest.load('s')
+            check_strategy(guest, strategy)
+            assert plugged(guest) == PLUGGED
+            assert guest.state() == state
+            assert 32 * MIB <= populated(guest) <= PLUGGED
+        check_quiet(guest)
