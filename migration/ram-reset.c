@@ -29,7 +29,7 @@ static struct {
     char *tag;
     BlockDriverState *bs;
     Error *verify_err;
-    bool last_section, verified;
+    bool last_section, settled, verified;
     /* When each phase ended, 0 if it has not */
     int64_t start, checked, reverted, was_reset, zeroed, ram_loaded;
     int64_t settling;           /* how long it took, part of making RAM zero */
@@ -125,14 +125,18 @@ void ram_reset_load_section(uint8_t type)
 
 void ram_reset_load_ram_done(int ret)
 {
-    if (!load.active || ret) {
+    if (!load.active) {
         return;
     }
-    if (load.last_section) {
+    if (load.last_section || ret) {
         int64_t before = now();
 
         ram_reset_settle();
         load.settling = now() - before;
+        load.settled = true;
+    }
+    if (ret) {
+        return;
     }
     load.ram_loaded = now();
     if (load.last_section && ram_reset_verify_wanted()) {
@@ -159,9 +163,13 @@ bool ram_reset_load_end(int ret, Error **errp)
     if (!ret && load.verify_err) {
         error_propagate(errp, g_steal_pointer(&load.verify_err));
         ok = false;
+    } else if (!ret && !load.settled && ram_reset_enabled()) {
+        error_setg(errp, "the VM state has no end of RAM, devices have been "
+                   "loaded before it was what the snapshot has");
+        ok = false;
     } else if (!ret && !load.verified && ram_reset_verify_wanted()) {
-        error_setg(errp, "RAM cannot be verified: the VM state has no end "
-                   "of RAM");
+        error_setg(errp, "RAM cannot be verified: it was switched on in the "
+                   "middle of the load");
         ok = false;
     }
 

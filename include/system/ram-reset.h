@@ -49,7 +49,9 @@ typedef struct RamResetBlock RamResetBlock;
  *
  * @late: The strategy keeps pages, so that what the snapshot overwrites need
  *     not be zero before.  @zero is then called when RAM has been loaded, and
- *     leaves alone all pages that are not in @blk->known any more.
+ *     leaves alone all pages that are not in @blk->known any more.  Where the
+ *     caller does not tell of all pages, or nothing can be known, it is called
+ *     before all the same.
  *
  * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
  *     @blk->info's counters.  @start and @len are multiples of the block's
@@ -148,9 +150,10 @@ bool ram_reset_claims(RAMBlock *rb);
  * @all_told: the caller will call ram_reset_page_loaded() for every page that
  *     it writes to, so that clearing can wait
  *
- * vCPUs must be stopped and I/O drained, and stay so until
- * ram_reset_finish().  Cannot fail: where a strategy does, its block is
- * cleared in place instead, which is counted and warned of once an object.
+ * vCPUs must be stopped, and stay so until ram_reset_finish(), and I/O
+ * drained, until ram_reset_settle() if that is called.  Cannot fail: where a
+ * strategy does, its block is cleared in place instead, which is counted and
+ * warned of once an object.
  * Other users of the dirty log see all of these blocks as dirty.
  *
  * Without a ram-reset object this does nothing.  Otherwise it allocates a
@@ -169,7 +172,6 @@ typedef enum RamResetPage {
     RAM_RESET_PAGE_WRITE,       /* write all of it */
     RAM_RESET_PAGE_CHANGE,      /* write some of it, or what depends on it */
 } RamResetPage;
-
 
 /**
  * ram_reset_known_zero: whether [@host, @host + @size) is zero, or will be

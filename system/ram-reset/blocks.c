@@ -141,20 +141,27 @@ static const char *follower_of_memory(void)
     return NULL;
 }
 
+/* Other than, say, what an ivshmem server has passed on */
+static bool memfd_is_of_qemu(RAMBlock *rb)
+{
+    Object *backend = OBJECT(ram_reset_block_backend(rb));
+
+    return rb->fd < 0 ||
+           object_dynamic_cast(backend, "memory-backend-memfd") ||
+           object_dynamic_cast(backend, "memory-backend-ram");
+}
+
 char *ram_reset_block_holder(const RamResetBlock *blk)
 {
     const char *follower = follower_of_memory();
-    RAMBlockNotifier *n;
 
     if (follower) {
         return g_strdup_printf("%s holds guest memory and would go on with "
                                "the old one", follower);
     }
-    QLIST_FOREACH(n, &ram_list.ramblock_notifiers, next) {
-        if (n->ram_block_added) {
-            return g_strdup("a block driver or an accelerator has registered "
-                            "guest memory and would go on with the old one");
-        }
+    if (!memfd_is_of_qemu(blk->rb)) {
+        return g_strdup("its file has come from elsewhere, where others may "
+                        "use it");
     }
     if (file_is_mapped_elsewhere(blk->rb, any_block)) {
         return g_strdup("another RAM block maps the same file");

@@ -9,23 +9,26 @@
 #include "qemu/bitmap.h"
 #include "qemu/error-report.h"
 #include "qemu/mmap-alloc.h"
+#include "qemu/rcu.h"
 #include "hugefile.h"
 #include "hugeram.h"
 
 void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                     Error **errp)
 {
-    error_setg(errp, "%s '%s': cannot use '%s': %s",
+    error_setg(errp, "%s '%s': cannot use '%s' for memory backend '%s': %s",
                TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)), path,
-               reason);
+               RAM_RESET(hf)->memdev, reason);
     g_free(reason);
 }
 
 /* By the RAM file's name, so that two QEMUs find the same one */
 static char *default_state(const char *path, Error **errp)
 {
-    const char *run = g_getenv("XDG_RUNTIME_DIR") ?: "/run";
-    g_autofree char *dir = g_build_filename(run, "qemu-ram-reset", NULL);
+    const char *run = g_getenv("XDG_RUNTIME_DIR");
+    g_autofree char *dir =
+        g_build_filename(run && g_path_is_absolute(run) ? run : "/run",
+                         "qemu-ram-reset", NULL);
     g_autofree char *full = g_canonicalize_filename(path, NULL);
     g_autofree char *sum = NULL, *base = NULL, *name = NULL;
     struct stat st;
@@ -156,13 +159,16 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
         return true;
     }
     page_size = qemu_fd_getpagesize(hf->claim_fd);
-    if (fstat(hf->claim_fd, &st) < 0 || st.st_size != size) {
+    if (fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        return false;
+    }
+    if (st.st_size != size) {
         hugefile_error(hf, hf->path,
-                       g_strdup_printf("it has %" PRIu64 " bytes, memory "
-                                       "backend '%s' %" PRIu64 "; remove it, "
-                                       "or let unlink=existing do that",
-                                       (uint64_t)st.st_size,
-                                       RAM_RESET(hf)->memdev, size), errp);
+                       g_strdup_printf("it has %" PRIu64 " bytes, not %" PRIu64
+                                       "; remove it, or let unlink=existing "
+                                       "do that", (uint64_t)st.st_size, size),
+                       errp);
         return false;
     }
     find_old_pages(hf, &st, page_size);
@@ -171,7 +177,6 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
 
 static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
 {
-    uint64_t page_size;
     char *reason;
 
     if (!claim_left_over(hf, size, errp)) {
@@ -183,16 +188,11 @@ static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
             hugefile_error(hf, hf->path, reason, errp);
             return false;
         }
+        hf->created = true;
         hf->info.record = g_strdup("the file is new");
     }
-    page_size = qemu_fd_getpagesize(hf->claim_fd);
-    if (size % page_size) {
-        reason = g_strdup_printf("the size of memory backend '%s' is not a "
-                                 "multiple of %" PRIu64 " KiB",
-                                 RAM_RESET(hf)->memdev, page_size / 1024);
-    } else {
-        reason = hugeram_reserve(hf->claim_fd, size, page_size);
-    }
+    reason = hugeram_reserve(hf->claim_fd, size,
+                             qemu_fd_getpagesize(hf->claim_fd));
     if (reason) {
         hugefile_error(hf, hf->path, reason, errp);
         return false;
@@ -232,9 +232,13 @@ static bool write_in_use(RamResetHugefile *hf, Error **errp)
 void hugefile_forget_claim(RamResetHugefile *hf)
 {
     if (hf->claim_fd >= 0) {
+        if (hf->created) {
+            unlink(hf->path);
+        }
         close(hf->claim_fd);
         hf->claim_fd = -1;
     }
+    hf->created = false;
     if (hf->state_fd >= 0) {
         close(hf->state_fd);
         hf->state_fd = -1;
@@ -297,6 +301,21 @@ bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp)
 
     if (!hf) {
         return true;
+    }
+    if (hf->rb) {
+        /* Of a backend with that id; the memory map lets go of it first */
+        drain_call_rcu();
+    }
+    if (hf->reclaiming) {
+        drain_call_rcu();
+        hf->reclaiming = false;
+    }
+    if (hf->rb) {
+        error_setg(errp, "%s '%s': the memory of the memory backend that was "
+                   "called '%s' before is still being removed; try again",
+                   TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
+                   RAM_RESET(hf)->memdev);
+        return false;
     }
     reason = backend_refusal(backend);
     if (reason) {

@@ -110,11 +110,17 @@ static void hugefile_vm_state(void *opaque, bool running, RunState state)
     }
 }
 
+/*
+ * Whether our page table has all that is written to the file: nobody else
+ * maps it, no device gets at it by other ways, and mincore() tells the truth,
+ * which it does to the owner of the file.
+ */
 static bool nobody_else_maps(RamResetHugefile *hf)
 {
     struct stat st;
 
-    return hf->watched && fstat(hf->rb->fd, &st) == 0 &&
+    return hf->watched && !ram_block_discard_is_disabled() &&
+           fstat(hf->rb->fd, &st) == 0 && st.st_uid == geteuid() &&
            hugeram_access_time(&st) == hf->record.access_time;
 }
 
@@ -135,8 +141,9 @@ static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
     g_autoptr(GArray) pieces = NULL;
     uint64_t cleared;
 
-    ++*blk->map.calls;
+    ++*blk->map.calls;      /* by nobody_else_maps() */
     if (!nobody_else_maps(hf) || start || len != blk->map.len) {
+        /* Looks at the file, too, where our page table has nothing */
         g_clear_pointer(&hf->old, g_free);
         return RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET))
                ->zero(rr, blk, start, len);
@@ -151,38 +158,54 @@ static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
     return 0;
 }
 
-/* RAM is in order and nobody writes to it any more: say what it holds */
-static void hugefile_release(RamResetHugefile *hf)
+/* Clear what this run has used, or note it down */
+static void clean_up(RamResetHugefile *hf)
 {
     HugeRecord *rec = &hf->record;
     PrimMap map = hugefile_map(hf, NULL);
-    bool ours = nobody_else_maps(hf) && hugeram_is_ours_alone(hf->rb->fd, true);
+    g_autoptr(GArray) pieces = g_array_new(false, false,
+                                           sizeof(RamResetPiece));
     RamResetBlock blk = { 0 };
 
+    memset(rec->dirty, false, rec->pages);
+    add_used_pieces(hf, &blk, &map, false, pieces);
+    if (hf->unlink == RAM_RESET_UNLINK_NEVER && hf->clear_on_exit) {
+        ram_reset_clear_pieces(map.host, pieces,
+                               ram_reset_threads(RAM_RESET(hf)));
+        return;
+    }
+    for (unsigned i = 0; i < pieces->len; i++) {
+        RamResetPiece *p = &g_array_index(pieces, RamResetPiece, i);
+
+        for (uint64_t at = p->start; at < p->start + p->len;
+             at += map.page_size) {
+            rec->dirty[at / map.page_size] = true;
+        }
+    }
+}
+
+/*
+ * RAM is in order and nobody writes to it any more: say what it holds.  After
+ * a migration it may be what the other QEMU runs on (x-ignore-shared).
+ */
+static void hugefile_release(RamResetHugefile *hf)
+{
+    HugeRecord *rec = &hf->record;
+    bool ours = !runstate_check(RUN_STATE_POSTMIGRATE) &&
+                nobody_else_maps(hf) && hugeram_is_ours_alone(hf->rb->fd, true);
+
     if (ours) {
-        g_autoptr(GArray) pieces = g_array_new(false, false,
-                                               sizeof(RamResetPiece));
-
-        memset(rec->dirty, false, rec->pages);
-        add_used_pieces(hf, &blk, &map, false, pieces);
-        if (hf->unlink == RAM_RESET_UNLINK_NEVER && hf->clear_on_exit) {
-            ram_reset_clear_pieces(map.host, pieces,
-                                   ram_reset_threads(RAM_RESET(hf)));
-            g_array_set_size(pieces, 0);
-        }
-        for (unsigned i = 0; i < pieces->len; i++) {
-            RamResetPiece *p = &g_array_index(pieces, RamResetPiece, i);
-
-            for (uint64_t at = p->start; at < p->start + p->len;
-                 at += map.page_size) {
-                rec->dirty[at / map.page_size] = true;
-            }
-        }
+        clean_up(hf);
+    } else if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
+        warn_report("%s '%s': '%s' is left as it is, since others may use it; "
+                    "the next start clears all of it", TYPE_RAM_RESET_HUGEFILE,
+                    ram_reset_id(RAM_RESET(hf)), hf->path);
     }
     rec->in_use = false;
-    if (hugeram_watch(hf->rb->fd, &rec->access_time)) {
-        hugerecord_write(hf->state_fd, rec);
+    if (!hugeram_watch(hf->rb->fd, &rec->access_time)) {
+        memset(rec->dirty, true, rec->pages);
     }
+    hugerecord_write(hf->state_fd, rec);
     trace_ram_reset_hugefile_end(hf->path, ours);
 }
 
@@ -205,6 +228,7 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
         hugefile_release(hf);
         hugefile_let_go(hf);
         hugefile_forget_claim(hf);
+        hf->reclaiming = true;
     }
 }
 
@@ -302,9 +326,24 @@ static int hugefile_get_unlink(Object *obj, Error **errp)
     return RAM_RESET_HUGEFILE(obj)->unlink;
 }
 
+/* What has been done to the file cannot be undone */
+static bool can_be_set(RamResetHugefile *hf, const char *name, Error **errp)
+{
+    if (hf->state_fd >= 0) {
+        error_setg(errp, "cannot change property '%s' of %s '%s' while its "
+                   "file is in use", name, TYPE_RAM_RESET_HUGEFILE,
+                   ram_reset_id(RAM_RESET(hf)));
+    }
+    return hf->state_fd < 0;
+}
+
 static void hugefile_set_unlink(Object *obj, int value, Error **errp)
 {
-    RAM_RESET_HUGEFILE(obj)->unlink = value;
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    if (can_be_set(hf, "unlink", errp)) {
+        hf->unlink = value;
+    }
 }
 
 static char *hugefile_get_state(Object *obj, Error **errp)
@@ -316,8 +355,10 @@ static void hugefile_set_state(Object *obj, const char *value, Error **errp)
 {
     RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
 
-    g_free(hf->state);
-    hf->state = g_strdup(value);
+    if (can_be_set(hf, "state", errp)) {
+        g_free(hf->state);
+        hf->state = g_strdup(value);
+    }
 }
 
 static bool hugefile_get_clear_on_exit(Object *obj, Error **errp)

@@ -21,7 +21,9 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetHugefile, RAM_RESET_HUGEFILE)
  * @state_fd: that file, locked; -1 if RAM has not been claimed
  * @path: of the RAM file
  * @claim_fd: the RAM file, locked, until QEMU has mapped it; then -1
+ * @created: @claim_fd is a file that was not there before
  * @rb: the RAM block, from the time it is mapped until it is removed
+ * @reclaiming: a former RAM block may still have its file open
  * @record: what the record says while the file is in use
  * @watched: somebody else's mapping of the file would be noticed
  * @old: hugepages that may hold bytes of an earlier run; NULL if none does.
@@ -38,7 +40,9 @@ struct RamResetHugefile {
     int state_fd;
     char *path;
     int claim_fd;
+    bool created;
     RAMBlock *rb;
+    bool reclaiming;
     HugeRecord record;
     bool watched;
     unsigned long *old;
@@ -50,7 +54,7 @@ struct RamResetHugefile {
 /* The object that names @backend, or NULL */
 RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend);
 
-/* "cannot use '@path'", and why; frees @reason */
+/* "cannot use '@path'", for what, and why; frees @reason */
 void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                     Error **errp);
 

@@ -56,7 +56,26 @@ static char *check_kind(int fd)
     if (!S_ISREG(st.st_mode) || !on_hugetlbfs(fd)) {
         return g_strdup("it is not a file on hugetlbfs");
     }
+    if (st.st_uid != geteuid()) {
+        return g_strdup_printf("it belongs to user %u, not to %u that QEMU "
+                               "runs as", (unsigned)st.st_uid,
+                               (unsigned)geteuid());
+    }
     return NULL;
+}
+
+/* Not proven to be unused is not good enough for a file that is cleared */
+static char *check_unused(int fd)
+{
+    if (hugeram_is_ours_alone(fd, false)) {
+        return NULL;
+    }
+    if (errno == EAGAIN) {
+        return g_strdup("another process has it open");
+    }
+    return g_strdup_printf("the kernel does not tell whether another process "
+                           "has it open (%s); see sysctl fs.leases-enable",
+                           g_strerror(errno));
 }
 
 char *hugeram_open(const char *path, int *fd)
@@ -69,18 +88,34 @@ char *hugeram_open(const char *path, int *fd)
     }
     if (*fd < 0) {
         return errno == ENOENT ? NULL :
-               g_strdup(errno == ELOOP ? "it is a symbolic link"
-                                       : g_strerror(errno));
+               g_strdup(errno == ELOOP ? "it is a symbolic link" :
+                        errno == EWOULDBLOCK ? "another process is about to "
+                                               "stop using it; try again"
+                                             : g_strerror(errno));
     }
-    reason = check_kind(*fd) ?: lock(*fd);
-    if (!reason && !hugeram_is_ours_alone(*fd, false) && errno == EAGAIN) {
-        reason = g_strdup("another process has it open");
-    }
+    reason = check_kind(*fd) ?: lock(*fd) ?: check_unused(*fd);
     if (reason) {
         close(*fd);
         *fd = -1;
     }
     return reason;
+}
+
+static char *check_size(int fd, uint64_t size)
+{
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) == 0 && size % fs.f_bsize) {
+        return g_strdup_printf("a size of %" G_GUINT64_FORMAT " bytes is not a "
+                               "multiple of %lu KiB, which its hugepages have",
+                               size, (unsigned long)fs.f_bsize / 1024);
+    }
+    if (ftruncate(fd, size) < 0) {
+        return g_strdup_printf("it cannot be given a size of %"
+                               G_GUINT64_FORMAT " bytes: %s", size,
+                               g_strerror(errno));
+    }
+    return NULL;
 }
 
 char *hugeram_create(const char *path, uint64_t size, int *fd)
@@ -91,14 +126,14 @@ char *hugeram_create(const char *path, uint64_t size, int *fd)
     if (*fd < 0) {
         return g_strdup_printf("it cannot be created: %s", g_strerror(errno));
     }
-    reason = check_kind(*fd) ?: lock(*fd);
-    if (!reason && ftruncate(*fd, size) < 0) {
-        reason = g_strdup_printf("it cannot be given a size of %"
-                                 G_GUINT64_FORMAT " bytes: %s", size,
-                                 g_strerror(errno));
+    reason = lock(*fd);
+    if (!reason) {
+        reason = check_kind(*fd) ?: check_size(*fd, size);
+        if (reason) {
+            unlink(path);
+        }
     }
     if (reason) {
-        unlink(path);
         close(*fd);
         *fd = -1;
     }
@@ -149,13 +184,14 @@ char *hugeram_take_over(int from, int to, const char *path)
     if (fstat(from, &ours) < 0 || fstat(to, &theirs) < 0) {
         reason = g_strdup(g_strerror(errno));
     } else if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino ||
-               lstat(path, &named) < 0 || named.st_ino != ours.st_ino) {
+               lstat(path, &named) < 0 || named.st_dev != ours.st_dev ||
+               named.st_ino != ours.st_ino) {
         reason = g_strdup("somebody has put another file in its place");
     } else {
         reason = NULL;
     }
     close(from);
-    return reason ?: lock(to);
+    return reason ?: lock(to) ?: check_unused(to);
 }
 
 bool hugeram_is_ours_alone(int fd, bool hold)

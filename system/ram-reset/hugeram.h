@@ -18,8 +18,8 @@
 
 /*
  * Open the file at @path and take its lock.  @fd is -1 if there is none.
- * Refused: what is no regular file on hugetlbfs, a link, and a file that
- * another process has open.
+ * Refused: what is no regular file on hugetlbfs, a link, somebody else's file,
+ * and one that another process has open, or may have.
  */
 char *hugeram_open(const char *path, int *fd);
 
@@ -34,7 +34,8 @@ char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size);
 
 /*
  * Take the lock by way of another descriptor than the one that has it, which
- * is closed.  @path is as it was for hugeram_open().
+ * is closed.  @path is as it was for hugeram_open().  Refused: another file,
+ * and one that another process has opened meanwhile.
  */
 char *hugeram_take_over(int from, int to, const char *path);
 

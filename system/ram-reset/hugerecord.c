@@ -21,6 +21,7 @@
 
 #define VERSION   1
 #define GROUP     "hugefile"
+#define HEADER    "[" GROUP "]\n"
 #define CHECKSUM  "sha256="
 #define DIGITS    64
 #define MAX_SIZE  (16 * 1024 * 1024)
@@ -70,6 +71,29 @@ static char *file_refusal(int fd)
     return NULL;
 }
 
+/* What is written to must have been one of ours, damaged or not */
+static char *content_refusal(int fd)
+{
+    struct stat st;
+    g_autofree char *text = NULL;
+    ssize_t n;
+
+    if (fstat(fd, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    if (st.st_size <= MAX_SIZE) {
+        text = g_malloc0(st.st_size + 1);
+        n = pread(fd, text, st.st_size, 0);
+        if (!st.st_size || (n == st.st_size &&
+                            (g_str_has_prefix(text, HEADER) ||
+                             g_strstr_len(text, n, "\n" CHECKSUM)))) {
+            return NULL;
+        }
+    }
+    return g_strdup("it is not a state file; remove it, or give another one "
+                    "with state=FILE");
+}
+
 static char *lock_refusal(int fd, int err)
 {
     HugeRecord rec = { 0 };
@@ -102,6 +126,7 @@ int hugerecord_open(const char *path, char **reason)
     if (!*reason && flock(fd, LOCK_EX | LOCK_NB) < 0) {
         *reason = lock_refusal(fd, errno);
     }
+    *reason = *reason ?: content_refusal(fd);
     if (*reason) {
         close(fd);
         return -1;
@@ -154,7 +179,7 @@ static char *format_record(const HugeRecord *rec)
     g_autofree char *dirty = format_dirty(rec);
     g_autofree char *body = NULL, *sum = NULL;
 
-    body = g_strdup_printf("[" GROUP "]\nversion=%d\nin-use=%s\npid=%"
+    body = g_strdup_printf(HEADER "version=%d\nin-use=%s\npid=%"
                            G_GINT64_FORMAT "\nboot-id=%s\ndevice=%"
                            G_GUINT64_FORMAT "\ninode=%" G_GUINT64_FORMAT
                            "\npage-size=%" G_GUINT64_FORMAT "\npages=%"

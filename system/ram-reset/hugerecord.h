@@ -44,7 +44,8 @@ void hugerecord_clear(HugeRecord *rec);
  * Open and lock the file at @path, which is made if there is none; its
  * directory must exist.  Returns a file descriptor to be closed, or -1 with
  * @reason set to a sentence to be freed: a link, somebody else's file, one
- * that others may use, one that another process has locked.
+ * that others may use, one that another process has locked, one that has
+ * something else in it.
  */
 int hugerecord_open(const char *path, char **reason);
 

@@ -70,8 +70,12 @@ static void *clear_worker(void *opaque)
 void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
                           uint64_t start, uint64_t end)
 {
+    uint64_t page = blk->known ? qemu_target_page_size() : 1;
     uint64_t len;
 
+    /* A host page may be part of a target page; clearing twice does no harm */
+    start = QEMU_ALIGN_DOWN(start, page);
+    end = blk->known ? MIN(QEMU_ALIGN_UP(end, page), blk->map.len) : end;
     for (; start < end; start += len) {
         RamResetPiece piece = { start, MIN(PIECE_SIZE, end - start) };
 

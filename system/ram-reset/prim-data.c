@@ -122,6 +122,23 @@ bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
                               vec)) < 0 || (vec[0] & 1);
 }
 
+/*
+ * To those who may not write to the file mincore() says that all of it is
+ * there: so to QEMU after -run-with user=.
+ */
+static bool mincore_tells(const PrimMap *map)
+{
+    char path[64];
+    struct stat st;
+
+    if (map->fd < 0) {
+        return true;
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", map->fd);
+    return (COUNT(map, fstat(map->fd, &st)) == 0 && st.st_uid == geteuid()) ||
+           COUNT(map, faccessat(AT_FDCWD, path, W_OK, AT_EACCESS)) == 0;
+}
+
 /* Reading a hole by read() does not populate it, other than by a load */
 static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
 {
@@ -177,7 +194,7 @@ static bool hugetlb_is_full(const PrimMap *map)
 
 static bool hugetlb_data(PrimDataIter *it, uint64_t offset)
 {
-    return prim_hugepage_mapped(it->map, offset) ||
+    return (it->mapped_is_known && prim_hugepage_mapped(it->map, offset)) ||
            (!it->holes_are_zero && hugepage_has_content(it->map, offset));
 }
 
@@ -212,7 +229,9 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
     it->next = next_is_all;
     if (prim_is_hugetlb(map)) {
         if (!hugetlb_is_full(map)) {
-            it->holes_are_zero = hugetlb_holes_are_zero(map);
+            it->mapped_is_known = !map->shared || mincore_tells(map);
+            it->holes_are_zero = it->mapped_is_known &&
+                                 hugetlb_holes_are_zero(map);
             it->next = next_by_hugepage;
         }
     } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {

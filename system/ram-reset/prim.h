@@ -128,6 +128,7 @@ typedef struct PrimDataIter {
     bool (*next)(struct PrimDataIter *it, uint64_t *start, uint64_t *end);
     uint64_t pos, to;
     int pagemap;
+    bool mapped_is_known;           /* hugetlbfs: by mincore() */
     bool holes_are_zero;            /* hugetlbfs: where there is no page */
     uint64_t buf_first, buf_len;    /* pagemap: in pages of the base size */
     uint64_t buf[4096];
@@ -138,7 +139,10 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
 bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
 
-/* Whether our page table has the hugepage at @offset; true if in doubt */
+/*
+ * Whether our page table has the hugepage at @offset; true if in doubt, and
+ * wherever the file is not one that we might write to by its name.
+ */
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);
 
 #endif

@@ -101,6 +101,7 @@ static int remap_zero(RamReset *rr, RamResetBlock *blk,
                       uint64_t start, uint64_t len)
 {
     PrimMap map = whole_map(blk);
+    RAMBlock *rb = blk->rb;
     PrimFresh fresh;
     int ret;
 
@@ -111,12 +112,15 @@ static int remap_zero(RamReset *rr, RamResetBlock *blk,
     if (ret < 0) {
         return ret;
     }
+    /* Block drivers may have registered the memory, with its file */
+    ram_block_notify_remove(rb->host, rb->used_length, rb->max_length);
     ret = prim_fresh_swap(&map, &fresh);
     if (ret == -EFAULT) {
         error_report("RAM block '%s' could not be mapped again, the host has "
                      "no memory left", blk->info->name);
         exit(1);
     }
+    ram_block_notify_add(rb->host, rb->used_length, rb->max_length);
     advise_as_before(blk, &map);
     if (!ret && ram_reset_block_is_preallocated(blk)) {
         ret = preallocate(blk);

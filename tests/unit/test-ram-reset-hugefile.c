@@ -278,6 +278,12 @@ static void test_state_file(const char *path)
     g_assert_cmpint(link(path, second), ==, 0);
     assert_refused(state_open, path, "more than one name");
     unlink(second);
+    g_assert_true(g_file_set_contents(path, "a key", -1, NULL));
+    g_assert_cmpint(chmod(path, 0600), ==, 0);
+    assert_refused(state_open, path, "not a state file");
+    g_assert_true(g_file_set_contents(path, "[hugefile]\nx", -1, NULL));
+    g_assert_cmpint(chmod(path, 0600), ==, 0);
+    close(opened(state_open, path));
     g_assert_cmpint(chmod(path, 0640), ==, 0);
     assert_refused(state_open, path, "0640");
     chmod(path, 0600);

@@ -326,6 +326,32 @@ static void test_memfd(const void *opaque)
     vm_end(vm);
 }
 
+/* virtio-blk registers RAM with its block driver, and is told of changes */
+static void test_virtio_blk(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = vm_object(c->strategy, "");
+    g_autofree char *extra = g_strdup_printf("%s -device virtio-blk-pci,"
+                                             "drive=d0", object);
+    QDict *block;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    vm = vm_start(c->kind, SIZE, extra);
+    vm_save(vm, "clean");
+    for (unsigned i = 0; i < 3; i++) {
+        vm_fill(vm, HIGH, MiB, 1);
+        vm_load(vm, "clean");
+        g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+        block = vm_query_block(vm, "ram");
+        g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, c->strategy);
+        qobject_unref(block);
+    }
+    vm_end(vm);
+}
+
 static void add(const char *test, const Case *c, void (*func)(const void *))
 {
     g_autofree char *path = g_strdup_printf("ram-reset/keeps/%s/%s/%s", test,
@@ -358,6 +384,9 @@ void add_keeps_tests(void)
         add("numa-policy", &cases[i], test_numa_policy);
         add("advice", &cases[i], test_advice);
         add("preallocation", &cases[i], test_preallocation);
+        if (qtest_has_device("virtio-blk-pci")) {
+            add("virtio-blk", &cases[i], test_virtio_blk);
+        }
         if (cases[i].kind != MEM_ANON) {
             add("memfd", &cases[i], test_memfd);
         }

@@ -157,12 +157,23 @@ static void test_hugefile_of_a_new_dimm(void)
         "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
         " 'qom-type': 'ram-reset-hugefile', 'memdev': 'more',"
         " 'unlink': 'never', 'state': %s}}", state);
-    qtest_qmp_assert_success(vm->qts,
-        "{'execute': 'object-add', 'arguments': {'id': 'more',"
-        " 'qom-type': 'memory-backend-file', 'mem-path': %s,"
-        " 'share': true, 'size': 33554432}}", file);
+    for (unsigned i = 0; i < 2; i++) {
+        qtest_qmp_assert_success(vm->qts,
+            "{'execute': 'object-add', 'arguments': {'id': 'more',"
+            " 'qom-type': 'memory-backend-file', 'mem-path': %s,"
+            " 'share': true, 'size': 33554432}}", file);
+        if (!i) {
+            qtest_qmp_assert_success(vm->qts,
+                "{'execute': 'object-del', 'arguments': {'id': 'more'}}");
+        }
+    }
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-del', 'arguments': {'id': 'rr1'}}");
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "in use"));
+    qobject_unref(rsp);
+    rsp = qtest_qmp_assert_failure_ref(vm->qts,
+        "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr1',"
+        " 'property': 'unlink', 'value': 'always'}}");
     g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "in use"));
     qobject_unref(rsp);
     qtest_qmp_assert_success(vm->qts,
