@@ -51,6 +51,14 @@ static char *default_state(const char *path, Error **errp)
     return g_build_filename(dir, name, NULL);
 }
 
+static bool is_same_path(const char *one, const char *other)
+{
+    g_autofree char *a = g_canonicalize_filename(one, NULL);
+    g_autofree char *b = g_canonicalize_filename(other, NULL);
+
+    return !strcmp(a, b);
+}
+
 static bool open_state(RamResetHugefile *hf, Error **errp)
 {
     ERRP_GUARD();
@@ -64,6 +72,10 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
                           ram_reset_id(RAM_RESET(hf)));
             return false;
         }
+    }
+    if (is_same_path(hf->info.state, hf->path)) {
+        hugefile_error(hf, hf->path, g_strdup("state= is the same file"), errp);
+        return false;
     }
     hf->state_fd = hugerecord_open(hf->info.state, &reason);
     if (hf->state_fd < 0) {
@@ -107,7 +119,9 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
 
     hf->info.reused_pages = (uint64_t)st->st_blocks * 512 / page_size;
     hf->old = bitmap_new(pages);
-    if (hugerecord_read(hf->state_fd, &rec, &reason)) {
+    if (hf->notice < 0) {
+        reason = g_strdup("the kernel cannot watch the file (inotify)");
+    } else if (hugerecord_read(hf->state_fd, &rec, &reason)) {
         reason = distrust(&rec, st, page_size);
     } else if (reason) {
         warn_report("%s '%s': '%s' is damaged: %s; all of '%s' is cleared",
@@ -136,7 +150,6 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
 static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
 {
     char *reason = hugeram_open(hf->path, &hf->claim_fd);
-    uint64_t page_size;
     struct stat st;
 
     if (reason) {
@@ -146,7 +159,12 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
     if (hf->claim_fd < 0) {
         return true;
     }
-    if (hf->unlink != RAM_RESET_UNLINK_NEVER) {
+    if (fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        return false;
+    }
+    /* Without a size it has not been finished */
+    if (hf->unlink != RAM_RESET_UNLINK_NEVER || !st.st_size) {
         if (unlink(hf->path) < 0) {
             hugefile_error(hf, hf->path,
                            g_strdup_printf("the left-over file cannot be "
@@ -158,11 +176,6 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
         hf->claim_fd = -1;
         return true;
     }
-    page_size = qemu_fd_getpagesize(hf->claim_fd);
-    if (fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
-        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
-        return false;
-    }
     if (st.st_size != size) {
         hugefile_error(hf, hf->path,
                        g_strdup_printf("it has %" PRIu64 " bytes, not %" PRIu64
@@ -171,7 +184,15 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
                        errp);
         return false;
     }
-    find_old_pages(hf, &st, page_size);
+    /* In this order: nobody can use the file in between unnoticed */
+    hf->notice = hugeram_notice(hf->claim_fd);
+    if (!hugeram_is_ours_alone(hf->claim_fd, false) ||
+        fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path,
+                       g_strdup("another process has it open"), errp);
+        return false;
+    }
+    find_old_pages(hf, &st, qemu_fd_getpagesize(hf->claim_fd));
     return true;
 }
 
@@ -189,6 +210,7 @@ static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
             return false;
         }
         hf->created = true;
+        hf->notice = hugeram_notice(hf->claim_fd);
         hf->info.record = g_strdup("the file is new");
     }
     reason = hugeram_reserve(hf->claim_fd, size,
@@ -238,6 +260,10 @@ void hugefile_forget_claim(RamResetHugefile *hf)
         close(hf->claim_fd);
         hf->claim_fd = -1;
     }
+    if (hf->notice >= 0) {
+        close(hf->notice);
+        hf->notice = -1;
+    }
     hf->created = false;
     if (hf->state_fd >= 0) {
         close(hf->state_fd);
@@ -246,6 +272,7 @@ void hugefile_forget_claim(RamResetHugefile *hf)
     hugerecord_clear(&hf->record);
     g_clear_pointer(&hf->old, g_free);
     g_clear_pointer(&hf->path, g_free);
+    g_clear_pointer(&hf->id, g_free);
     g_free(hf->info.file);
     g_free(hf->info.state);
     g_free(hf->info.record);
@@ -325,6 +352,7 @@ bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp)
         return false;
     }
     hugefile_forget_claim(hf);
+    hf->id = g_strdup(ram_reset_id(RAM_RESET(hf)));
     hf->path = object_property_get_str(OBJECT(backend), "mem-path", NULL);
     if (!hf->path) {
         return true;    /* the backend will say so */

@@ -13,6 +13,8 @@
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
 #include "qemu/error-report.h"
+#include "qemu/madvise.h"
+#include "qemu/units.h"
 #include "hw/qdev-core.h"
 #include "qom/object_interfaces.h"
 #include "system/runstate.h"
@@ -37,6 +39,23 @@ static PrimMap hugefile_map(RamResetHugefile *hf, uint64_t *calls)
 
     map.calls = calls;
     return map;
+}
+
+/*
+ * Where there is no page table, mincore() says of pages in the file that they
+ * are mapped.  So touch a page wherever one begins, or earlier.
+ */
+static void make_page_tables(RamResetHugefile *hf)
+{
+    uintptr_t at = (uintptr_t)hf->rb->host;
+    uintptr_t end = at + hf->rb->used_length;
+
+    for (; at < end; at = QEMU_ALIGN_DOWN(at + GiB, GiB)) {
+        /* volatile: it is read for the page fault's sake */
+        *(volatile uint8_t *)at;
+        /* The page table stays; if this is refused one page counts as used */
+        qemu_madvise((void *)at, hf->rb->page_size, QEMU_MADV_DONTNEED);
+    }
 }
 
 /* Of pages that are not in the file nobody knows anything: they are zero */
@@ -192,14 +211,14 @@ static void hugefile_release(RamResetHugefile *hf)
 {
     HugeRecord *rec = &hf->record;
     bool ours = !runstate_check(RUN_STATE_POSTMIGRATE) &&
-                nobody_else_maps(hf) && hugeram_is_ours_alone(hf->rb->fd, true);
+                hugeram_is_ours_alone(hf->rb->fd, true) && nobody_else_maps(hf);
 
     if (ours) {
         clean_up(hf);
     } else if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
         warn_report("%s '%s': '%s' is left as it is, since others may use it; "
                     "the next start clears all of it", TYPE_RAM_RESET_HUGEFILE,
-                    ram_reset_id(RAM_RESET(hf)), hf->path);
+                    hf->id, hf->path);
     }
     rec->in_use = false;
     if (!hugeram_watch(hf->rb->fd, &rec->access_time)) {
@@ -235,11 +254,14 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
 bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
 {
     RamResetHugefile *hf = hugefile_by_memdev(backend);
+    bool closed;
     char *reason;
 
     if (!hf || hf->claim_fd < 0) {
         return true;
     }
+    closed = hf->notice < 0 || hugeram_was_closed(hf->notice);
+    hf->notice = -1;
     reason = hugeram_take_over(hf->claim_fd, backend->mr.ram_block->fd,
                                hf->path);
     hf->claim_fd = -1;
@@ -268,6 +290,15 @@ bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
                     "the guest had in them if QEMU is killed, until somebody "
                     "removes it", TYPE_RAM_RESET_HUGEFILE,
                     ram_reset_id(RAM_RESET(hf)), hf->path);
+    }
+    if (closed) {
+        /* Somebody has had the file since it was looked at */
+        g_free(hf->old);
+        hf->old = bitmap_new(hf->record.pages);
+        bitmap_set(hf->old, 0, hf->record.pages);
+    }
+    if (hf->info.reused_pages) {
+        make_page_tables(hf);
     }
     if (hf->old) {
         drop_holes(hf);
@@ -375,7 +406,7 @@ static void hugefile_instance_init(Object *obj)
 {
     RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
 
-    hf->state_fd = hf->claim_fd = -1;
+    hf->state_fd = hf->claim_fd = hf->notice = -1;
     hf->clear_on_exit = true;
 }
 

@@ -19,8 +19,10 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetHugefile, RAM_RESET_HUGEFILE)
  *
  * @state: path of the file with the record; NULL for the default
  * @state_fd: that file, locked; -1 if RAM has not been claimed
+ * @id: the object's, which has none any more when it is finalized
  * @path: of the RAM file
  * @claim_fd: the RAM file, locked, until QEMU has mapped it; then -1
+ * @notice: takes note of others who close the file until then
  * @created: @claim_fd is a file that was not there before
  * @rb: the RAM block, from the time it is mapped until it is removed
  * @reclaiming: a former RAM block may still have its file open
@@ -38,8 +40,8 @@ struct RamResetHugefile {
     bool clear_on_exit;
 
     int state_fd;
-    char *path;
-    int claim_fd;
+    char *id, *path;
+    int claim_fd, notice;
     bool created;
     RAMBlock *rb;
     bool reclaiming;

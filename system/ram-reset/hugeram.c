@@ -19,6 +19,7 @@
 #include "qemu/osdep.h"
 #include <sys/file.h>
 #endif
+#include <sys/inotify.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include "hugeram.h"
@@ -192,6 +193,27 @@ char *hugeram_take_over(int from, int to, const char *path)
     }
     close(from);
     return reason ?: lock(to) ?: check_unused(to);
+}
+
+int hugeram_notice(int fd)
+{
+    int notice = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
+
+    if (notice >= 0 && inotify_add_watch(notice, path, IN_CLOSE) < 0) {
+        close(notice);
+        notice = -1;
+    }
+    return notice;
+}
+
+bool hugeram_was_closed(int notice)
+{
+    char events[1024];
+    bool none = read(notice, events, sizeof(events)) < 0 && errno == EAGAIN;
+
+    close(notice);
+    return !none;
 }
 
 bool hugeram_is_ours_alone(int fd, bool hold)

@@ -40,6 +40,15 @@ char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size);
 char *hugeram_take_over(int from, int to, const char *path);
 
 /*
+ * From now on take note of who closes the file: whoever has opened it since
+ * and has not closed it is found by hugeram_is_ours_alone().  Returns a
+ * descriptor for hugeram_was_closed(), which closes it; -1 if the kernel does
+ * not take note of that.
+ */
+int hugeram_notice(int fd);
+bool hugeram_was_closed(int notice);
+
+/*
  * Whether nobody else has the file open.  If so, and @hold, others have to
  * wait for @fd to be closed, or for the kernel's patience to end (45 s).
  */
