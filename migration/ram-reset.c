@@ -55,6 +55,8 @@ static bool check_migration(Error **errp)
         what = "an incoming migration has not completed";
     } else if (migration_is_running()) {
         what = "a migration is running, wait for its end or cancel it";
+    } else if (migrate_multifd()) {
+        what = "migration capability 'multifd' is on, set it to off";
     } else if (migrate_postcopy_ram()) {
         what = "migration capability 'postcopy-ram' is on, set it to off";
     } else if (migrate_colo() || migration_incoming_colo_enabled()) {
@@ -125,10 +127,14 @@ void ram_reset_load_section(uint8_t type)
 
 void ram_reset_load_ram_done(int ret)
 {
+    bool last_section;
+
     if (!load.active) {
         return;
     }
-    if (load.last_section || ret) {
+    last_section = load.last_section;
+    load.last_section = false;
+    if (last_section || ret) {
         int64_t before = now();
 
         ram_reset_settle();
@@ -139,7 +145,7 @@ void ram_reset_load_ram_done(int ret)
         return;
     }
     load.ram_loaded = now();
-    if (load.last_section && ram_reset_verify_wanted()) {
+    if (last_section && ram_reset_verify_wanted()) {
         error_free(load.verify_err);
         load.verify_err = NULL;
         load.verified = ram_reset_check_content(load.bs, &load.verify_err);

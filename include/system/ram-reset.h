@@ -104,24 +104,20 @@ struct RamReset {
 void ram_reset_expect_load(void);
 
 /**
- * ram_reset_backend_open: @backend's memory is about to be mapped
+ * ram_reset_backend_alloc: have @alloc map @backend's memory
  *
- * If a ram-reset-hugefile object names it, its file is taken: locked, and
- * removed, made or reused as the object's unlink= says.
+ * If a ram-reset-hugefile object names @backend, its file is taken before:
+ * locked, and removed, made or reused as the object's unlink= says.  When it
+ * has been mapped, bytes of an earlier run are cleared, unless a load is
+ * expected.
  *
- * Returns: false with @errp set if the file cannot be used in that way
+ * Returns: false with @errp set if @alloc has failed, or if the file cannot
+ *     be used in that way; it has been let go of then
  */
-bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp);
-
-/**
- * ram_reset_backend_mapped: @backend's memory has been mapped, and nobody has
- * looked at it yet
- *
- * Bytes of an earlier run are cleared, unless a load is expected.
- *
- * Returns: false with @errp set if the file that was mapped is another one
- */
-bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp);
+bool ram_reset_backend_alloc(HostMemoryBackend *backend,
+                             bool (*alloc)(HostMemoryBackend *backend,
+                                           Error **errp),
+                             Error **errp);
 
 /**
  * ram_reset_enabled: whether any ram-reset object exists

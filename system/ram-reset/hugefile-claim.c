@@ -321,14 +321,11 @@ static const char *backend_refusal(HostMemoryBackend *backend)
     return NULL;
 }
 
-bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp)
+bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
+                    Error **errp)
 {
-    RamResetHugefile *hf = hugefile_by_memdev(backend);
     const char *reason;
 
-    if (!hf) {
-        return true;
-    }
     if (hf->rb) {
         /* Of a backend with that id; the memory map lets go of it first */
         drain_call_rcu();

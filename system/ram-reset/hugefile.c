@@ -251,17 +251,13 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
     }
 }
 
-bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
+/* The file has been mapped, and nobody has looked at it yet */
+static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
+                            Error **errp)
 {
-    RamResetHugefile *hf = hugefile_by_memdev(backend);
     bool closed;
     char *reason;
 
-    if (!hf || hf->claim_fd < 0) {
-        return true;
-    }
-    closed = hf->notice < 0 || hugeram_was_closed(hf->notice);
-    hf->notice = -1;
     reason = hugeram_take_over(hf->claim_fd, backend->mr.ram_block->fd,
                                hf->path);
     hf->claim_fd = -1;
@@ -275,6 +271,9 @@ bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
     }
     hf->rb = backend->mr.ram_block;
     hf->watched = hugeram_watch(hf->rb->fd, &hf->record.access_time);
+    /* Not before: what the one does not see any more the other does */
+    closed = hf->notice < 0 || hugeram_was_closed(hf->notice);
+    hf->notice = -1;
     hf->notifier.ram_block_removed = hugefile_removed;
     ram_block_notifier_add(&hf->notifier);
     hf->vm_state = qemu_add_vm_change_state_handler_prio(hugefile_vm_state, hf,
@@ -306,6 +305,31 @@ bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
         if (!load_expected || phase_check(PHASE_MACHINE_READY)) {
             clear_before_start(hf);
         }
+    }
+    return true;
+}
+
+bool ram_reset_backend_alloc(HostMemoryBackend *backend,
+                             bool (*alloc)(HostMemoryBackend *backend,
+                                           Error **errp),
+                             Error **errp)
+{
+    RamResetHugefile *hf = hugefile_by_memdev(backend);
+
+    if (!hf) {
+        return alloc(backend, errp);
+    }
+    if (!hugefile_claim(hf, backend, errp)) {
+        return false;
+    }
+    if (!alloc(backend, errp)) {
+        hugefile_forget_claim(hf);
+        return false;
+    }
+    if (!hugefile_mapped(hf, backend, errp)) {
+        hugefile_forget_claim(hf);
+        hf->reclaiming = true;
+        return false;
     }
     return true;
 }

@@ -60,6 +60,13 @@ RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend);
 void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                     Error **errp);
 
+/*
+ * Take the file that @backend is about to map: sets @hf->claim_fd.  False with
+ * @errp set, and nothing taken, if it cannot be used.
+ */
+bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
+                    Error **errp);
+
 /* Close and unlock both files, forget all that was found out about them */
 void hugefile_forget_claim(RamResetHugefile *hf);
 

@@ -83,10 +83,7 @@ char *hugeram_open(const char *path, int *fd)
 {
     char *reason;
 
-    *fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0 && errno == EISDIR) {
-        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
+    *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) {
         return errno == ENOENT ? NULL :
                g_strdup(errno == ELOOP ? "it is a symbolic link" :
@@ -119,6 +116,21 @@ static char *check_size(int fd, uint64_t size)
     return NULL;
 }
 
+/* For reading only, so that hugeram_notice() takes no note of our own close */
+static char *reopen(int *fd)
+{
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", *fd);
+    int from = *fd;
+    char *reason = NULL;
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) {
+        reason = g_strdup_printf("it cannot be opened: %s", g_strerror(errno));
+    }
+    close(from);
+    return reason ?: lock(*fd);
+}
+
 char *hugeram_create(const char *path, uint64_t size, int *fd)
 {
     char *reason;
@@ -129,12 +141,12 @@ char *hugeram_create(const char *path, uint64_t size, int *fd)
     }
     reason = lock(*fd);
     if (!reason) {
-        reason = check_kind(*fd) ?: check_size(*fd, size);
+        reason = check_kind(*fd) ?: check_size(*fd, size) ?: reopen(fd);
         if (reason) {
             unlink(path);
         }
     }
-    if (reason) {
+    if (reason && *fd >= 0) {
         close(*fd);
         *fd = -1;
     }
@@ -200,7 +212,7 @@ int hugeram_notice(int fd)
     int notice = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
 
-    if (notice >= 0 && inotify_add_watch(notice, path, IN_CLOSE) < 0) {
+    if (notice >= 0 && inotify_add_watch(notice, path, IN_CLOSE_WRITE) < 0) {
         close(notice);
         notice = -1;
     }

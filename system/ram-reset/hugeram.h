@@ -17,7 +17,8 @@
  */
 
 /*
- * Open the file at @path and take its lock.  @fd is -1 if there is none.
+ * Open the file at @path, for reading, and take its lock.  @fd is -1 if there
+ * is none.
  * Refused: what is no regular file on hugetlbfs, a link, somebody else's file,
  * and one that another process has open, or may have.
  */
@@ -40,7 +41,8 @@ char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size);
 char *hugeram_take_over(int from, int to, const char *path);
 
 /*
- * From now on take note of who closes the file: whoever has opened it since
+ * From now on take note of who closes the file after having opened it for
+ * writing, as it must be to be mapped for that: whoever has opened it since
  * and has not closed it is found by hugeram_is_ours_alone().  Returns a
  * descriptor for hugeram_was_closed(), which closes it; -1 if the kernel does
  * not take note of that.

@@ -71,6 +71,12 @@ static char *file_refusal(int fd)
     return NULL;
 }
 
+/* As file systems on a disk leave what was written just before a power cut */
+static bool is_nul(const char *text, size_t len)
+{
+    return !text[0] && !memcmp(text, text + 1, len - 1);
+}
+
 /* What is written to must have been one of ours, damaged or not */
 static char *content_refusal(int fd)
 {
@@ -86,6 +92,7 @@ static char *content_refusal(int fd)
         n = pread(fd, text, st.st_size, 0);
         if (!st.st_size || (n == st.st_size &&
                             (g_str_has_prefix(text, HEADER) ||
+                             is_nul(text, n) ||
                              g_strstr_len(text, n, "\n" CHECKSUM)))) {
             return NULL;
         }

@@ -13,14 +13,12 @@ void ram_reset_expect_load(void)
 {
 }
 
-bool ram_reset_backend_open(HostMemoryBackend *backend, Error **errp)
+bool ram_reset_backend_alloc(HostMemoryBackend *backend,
+                             bool (*alloc)(HostMemoryBackend *backend,
+                                           Error **errp),
+                             Error **errp)
 {
-    return true;
-}
-
-bool ram_reset_backend_mapped(HostMemoryBackend *backend, Error **errp)
-{
-    return true;
+    return alloc(backend, errp);
 }
 
 bool ram_reset_enabled(void)

@@ -90,6 +90,10 @@ class HugeFile:
                 return str(fd)
         raise MachineError(f'QEMU does not have {self.path} open')
 
+    def open_files(self) -> set[str]:
+        folder = Path(f'/proc/{self.process.pid}/fd')
+        return {os.readlink(fd) for fd in folder.iterdir()}
+
     def end(self, how: str | int) -> None:
         """In order: by the monitor's "quit" or a signal."""
         if how == 'quit':

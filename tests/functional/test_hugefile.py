@@ -349,6 +349,25 @@ def test_misfits(tmp_path, ramfile, misfit):
         assert f"'{RAM}'" in said and not ramfile.exists()
 
 
+def test_backend_that_cannot_be_mapped(tmp_path, ramfile):
+    """The backend fails after its file has been taken, which is let go of."""
+    align = BACKEND + ',align=3'
+    said = refusal(tmp_path, ramfile, backend=align)
+    assert '0x3' in said and not ramfile.exists()
+    with Still(tmp_path, tmp_path / 'ram1', strategy='stock',
+               backend=f'memory-backend-ram,id={RAM},size={{ram}}') as guest:
+        guest.qmp('object-add', **{'qom-type': 'ram-reset-hugefile'}, id='rr0',
+                  memdev='mem1', state=str(tmp_path / 'state'))
+        backend = {'qom-type': 'memory-backend-file', 'id': 'mem1',
+                   'size': HUGE, 'share': True, 'mem-path': str(ramfile)}
+        with pytest.raises(MachineError, match='0x3'):
+            guest.qmp('object-add', **backend, align=3)
+        assert not ramfile.exists()
+        assert str(tmp_path / 'state') not in guest.open_files()
+        guest.qmp('object-add', **backend)
+        assert str(tmp_path / 'state') in guest.open_files()
+
+
 def test_wrong_kinds_of_file(tmp_path, ramfile, huge_mount):
     plain, link, fifo = (tmp_path / n for n in ('plain', 'link', 'fifo'))
     plain.write_bytes(b'mine' * MIB)

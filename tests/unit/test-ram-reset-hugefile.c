@@ -284,6 +284,9 @@ static void test_state_file(const char *path)
     g_assert_true(g_file_set_contents(path, "[hugefile]\nx", -1, NULL));
     g_assert_cmpint(chmod(path, 0600), ==, 0);
     close(opened(state_open, path));
+    g_assert_true(g_file_set_contents(path, "\0\0\0", 3, NULL));
+    g_assert_cmpint(chmod(path, 0600), ==, 0);
+    close(opened(state_open, path));
     g_assert_cmpint(chmod(path, 0640), ==, 0);
     assert_refused(state_open, path, "0640");
     chmod(path, 0600);
@@ -493,6 +496,22 @@ static void test_ram_watched(const char *path)
     close(fd);
 }
 
+static void test_ram_noticed(const char *path)
+{
+    int fd = ram_new(path, 1);
+    int notice = hugeram_notice(fd);
+
+    /* Our own close does not count, and neither does that of a reader */
+    close(fd);
+    end(child(read_it, path));
+    g_assert_false(hugeram_was_closed(notice));
+    fd = opened(hugeram_open, path);
+    notice = hugeram_notice(fd);
+    end(child(map_it, path));
+    g_assert_true(hugeram_was_closed(notice));
+    close(fd);
+}
+
 /* NULL if there is none with 2 MiB pages to which we may write */
 static char *mounted_dir(void)
 {
@@ -577,6 +596,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/hugeram/reserved", test_ram_reserved, run_ram);
     g_test_add_data_func("/hugeram/taken-over", test_ram_taken_over, run_ram);
     g_test_add_data_func("/hugeram/watched", test_ram_watched, run_ram);
+    g_test_add_data_func("/hugeram/noticed", test_ram_noticed, run_ram);
     ret = g_test_run();
     if (huge_dir) {
         umount(huge_dir);           /* does nothing to what is no mount */

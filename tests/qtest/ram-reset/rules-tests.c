@@ -206,17 +206,26 @@ static void test_running_migration_is_not_disturbed(const void *strategy)
     vm_end(vm);
 }
 
-static void test_postcopy_is_refused(const void *strategy)
+static void test_capabilities_are_refused(const void *strategy)
 {
+    static const char *const names[] = { "postcopy-ram", "multifd" };
     g_autofree char *object = vm_object(strategy, "");
     Vm *vm = vm_start(MEM_ANON, SIZE, object);
 
     vm_save(vm, "clean");
     vm_fill(vm, HIGH, MiB, 1);
-    set_capability(vm, "postcopy-ram", true);
-    vm_load_says(vm, "clean", "nothing has been changed: migration "
-                              "capability 'postcopy-ram' is on");
-    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *why =
+            g_strdup_printf("nothing has been changed: migration capability "
+                            "'%s' is on", names[i]);
+
+        set_capability(vm, names[i], true);
+        vm_load_says(vm, "clean", why);
+        g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 1);
+        set_capability(vm, names[i], false);
+    }
+    vm_load(vm, "clean");
+    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
     vm_end(vm);
 }
 
@@ -360,7 +369,7 @@ void add_rules_tests(void)
                      test_other_capability_is_refused);
     add_per_strategy("rules/running-migration-is-not-disturbed",
                      test_running_migration_is_not_disturbed);
-    add_per_strategy("rules/postcopy-is-refused", test_postcopy_is_refused);
+    add_per_strategy("rules/capabilities-are-refused", test_capabilities_are_refused);
     add_per_strategy("rules/verify-finds-a-difference",
                      test_verify_finds_a_difference);
     qtest_add_func("ram-reset/rules/prealloc-stays-allocated",
