@@ -8,10 +8,21 @@
 #include "qemu/osdep.h"
 #endif
 #include "prim-internal.h"
+#include <sys/ioctl.h>
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
+
+/* linux/fs.h has it from Linux 6.7 on */
+typedef struct ScanArg {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+} ScanArg;
+
+#define SCAN_IOCTL   _IOWR('f', 16, ScanArg)
+#define SCAN_PRESENT (1 << 3)
+#define SCAN_SWAPPED (1 << 4)
 
 /*
  * Whether SEEK_DATA knows of pages that were written through a mapping and
@@ -41,14 +52,14 @@ static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
 static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
 {
     if (page - it->buf_first >= it->buf_len) {
-        size_t want = sizeof(it->buf);
+        size_t want = sizeof(it->buf.words);
         ssize_t got;
 
         if ((last - page + 1) * sizeof(uint64_t) < want) {
             want = (last - page + 1) * sizeof(uint64_t);
         }
         do {
-            got = COUNT(it->map, pread(it->pagemap, it->buf, want,
+            got = COUNT(it->map, pread(it->pagemap, it->buf.words, want,
                                        page * sizeof(uint64_t)));
         } while (got < 0 && errno == EINTR);
         it->buf_first = page;
@@ -57,7 +68,8 @@ static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
             return true;
         }
     }
-    return it->buf[page - it->buf_first] & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED);
+    return it->buf.words[page - it->buf_first] &
+           (PAGEMAP_PRESENT | PAGEMAP_SWAPPED);
 }
 
 static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
@@ -85,6 +97,74 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
         *end = it->to;
     }
     it->pos = *end;
+    return true;
+}
+
+/* More ranges from @it->scanned on; false if the kernel cannot say */
+static bool scan(PrimDataIter *it)
+{
+    size_t base = prim_base_page_size();
+    uintptr_t host = (uintptr_t)it->map->host;
+    ScanArg arg = {
+        .size = sizeof(arg),
+        .start = it->scanned,
+        .end = host + (it->to + base - 1) / base * base,
+        .vec = (uintptr_t)it->buf.ranges,
+        .vec_len = sizeof(it->buf.ranges) / sizeof(it->buf.ranges[0]),
+        .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
+        .return_mask = SCAN_PRESENT | SCAN_SWAPPED,
+    };
+    int n = COUNT(it->map, ioctl(it->pagemap, SCAN_IOCTL, &arg));
+
+    if (n < 0) {
+        return false;
+    }
+    /* Linux 6.18 may say in walk_end less than it has told of */
+    it->scanned = n < (int)arg.vec_len ? arg.end : it->buf.ranges[n - 1].end;
+    it->buf_first = 0;
+    it->buf_len = n;
+    return true;
+}
+
+/* As by the pagemap, at the price of the pages that are there */
+static bool next_by_scan(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    uintptr_t host = (uintptr_t)it->map->host;
+
+    while (it->buf_first == it->buf_len) {
+        if (it->scanned >= host + it->to) {
+            return false;
+        }
+        if (!scan(it)) {
+            it->buf_len = 0;
+            it->next = next_by_pagemap;
+            return next_by_pagemap(it, start, end);
+        }
+    }
+    *start = it->buf.ranges[it->buf_first].start - host;
+    if (*start < it->pos || it->buf.ranges[it->buf_first].start < host) {
+        *start = it->pos;
+    }
+    *end = it->buf.ranges[it->buf_first].end - host;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->buf_first++;
+    it->pos = *end;
+    return true;
+}
+
+static bool begin_page_table(PrimDataIter *it)
+{
+    uintptr_t at = (uintptr_t)it->map->host + it->pos;
+
+    it->pagemap = COUNT(it->map, open("/proc/self/pagemap",
+                                      O_RDONLY | O_CLOEXEC));
+    if (it->pagemap < 0) {
+        return false;
+    }
+    it->scanned = at - at % prim_base_page_size();
+    it->next = next_by_scan;
     return true;
 }
 
@@ -237,11 +317,7 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
     } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
         it->next = next_by_seek;
     } else if (backing == PRIM_PRIVATE_ZERO) {
-        it->pagemap = COUNT(map, open("/proc/self/pagemap",
-                                      O_RDONLY | O_CLOEXEC));
-        if (it->pagemap >= 0) {
-            it->next = next_by_pagemap;
-        }
+        begin_page_table(it);
     }
 }
 
@@ -260,4 +336,27 @@ void prim_data_end(PrimDataIter *it)
         COUNT(it->map, close(it->pagemap));
         it->pagemap = -1;
     }
+}
+
+int prim_count_mapped(const PrimMap *map, uint64_t chunk, uint32_t *pages)
+{
+    PrimDataIter it = { .map = map, .to = map->len, .pagemap = -1 };
+    size_t base = prim_base_page_size();
+    uint64_t start, end, upto;
+
+    memset(pages, 0, (map->len + chunk - 1) / chunk * sizeof(*pages));
+    if (!begin_page_table(&it)) {
+        return -errno;
+    }
+    while (prim_data_next(&it, &start, &end)) {
+        for (; start < end; start = upto) {
+            upto = (start / chunk + 1) * chunk;
+            if (upto > end) {
+                upto = end;
+            }
+            pages[start / chunk] += (upto - start + base - 1) / base;
+        }
+    }
+    prim_data_end(&it);
+    return 0;
 }

@@ -130,14 +130,27 @@ typedef struct PrimDataIter {
     int pagemap;
     bool mapped_is_known;           /* hugetlbfs: by mincore() */
     bool holes_are_zero;            /* hugetlbfs: where there is no page */
-    uint64_t buf_first, buf_len;    /* pagemap: in pages of the base size */
-    uint64_t buf[4096];
+    uint64_t scanned;               /* the address that ranges[] reaches to */
+    uint64_t buf_first, buf_len;    /* what of the buffer is in use */
+    union {
+        uint64_t words[4096];       /* of the pagemap, a base page each */
+        struct {
+            uint64_t start, end, categories;
+        } ranges[1365];             /* by PAGEMAP_SCAN, addresses */
+    } buf;
 } PrimDataIter;
 
 void prim_data_begin(PrimDataIter *it, const PrimMap *map,
                      PrimBacking backing, uint64_t from, uint64_t to);
 bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
+
+/*
+ * How many base pages of the mapping our page table has, or has in swap:
+ * pages[i] of those from i * @chunk on, for as many chunks as @map has.
+ * @chunk: bytes, a multiple of the page size; the last one may be cut off.
+ */
+int prim_count_mapped(const PrimMap *map, uint64_t chunk, uint32_t *pages);
 
 /*
  * Whether our page table has the hugepage at @offset; true if in doubt, and

@@ -23,6 +23,23 @@ typedef enum {
     ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE, HUGE = 8
 } Kind;
 
+/* The linker has ioctl() come here, so that we can have an older kernel */
+static bool no_pagemap_scan;
+
+int __real_ioctl(int fd, unsigned long request, void *arg);
+int __wrap_ioctl(int fd, unsigned long request, void *arg);
+
+int __wrap_ioctl(int fd, unsigned long request, void *arg)
+{
+    int ret = no_pagemap_scan ? -1 : __real_ioctl(fd, request, arg);
+
+    if (ret < 0 && (no_pagemap_scan || errno == ENOTTY)) {
+        no_pagemap_scan = true;
+        errno = ENOTTY;
+    }
+    return ret;
+}
+
 static size_t base_size(void)
 {
     return getauxval(AT_PAGESZ);
@@ -282,8 +299,8 @@ static uint64_t calls_to_find(Kind kind, const PrimMap *map, unsigned asked,
     case MEMFD:                     /* two lseek, and one that finds no more */
         return 2 * found->ranges + (found->cut == found->ranges);
     case ANON:
-    case MEMFD_PRIVATE:             /* pagemap: open, pread, close */
-        return prim_backing(map) == PRIM_PRIVATE_ZERO ? 3 : 0;
+    case MEMFD_PRIVATE:             /* pagemap: open, ioctl, (pread,) close */
+        return prim_backing(map) == PRIM_PRIVATE_ZERO ? 3 + no_pagemap_scan : 0;
     case ANON | HUGE:
         return mincore;
     case MEMFD_PRIVATE | HUGE:      /* fstat */
@@ -333,6 +350,82 @@ static void test_data(gconstpointer data)
     if (map) {
         map_free(map);
     }
+}
+
+static void test_data_without_scan(gconstpointer data)
+{
+    bool had = no_pagemap_scan;
+
+    no_pagemap_scan = true;
+    test_data(data);
+    no_pagemap_scan = had;
+}
+
+/* As many ranges as take several calls, and bounds inside of a page */
+static void test_data_many_ranges(void)
+{
+    size_t pages = 10000, base = base_size(), wanted = 0, start = base / 2;
+    uint64_t calls = 0, from, to, had = 0;
+    PrimMap map = {
+        .len = pages * base, .page_size = base, .fd = -1, .calls = &calls,
+        .host = mmap(NULL, pages * base, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+    };
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+
+    g_assert_true(map.host != MAP_FAILED);
+    madvise(map.host, map.len, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < pages; i += 2) {
+        map.host[i * base] = 1;
+    }
+    prim_data_begin(it, &map, PRIM_PRIVATE_ZERO, start, map.len - 1);
+    while (prim_data_next(it, &from, &to)) {
+        g_assert_cmpuint(from, ==, wanted ? 2 * wanted * base : start);
+        g_assert_cmpuint(to, ==, (2 * wanted + 1) * base);
+        wanted++;
+        had += to - from;
+    }
+    prim_data_end(it);
+    g_assert_cmpuint(wanted, ==, pages / 2);
+    g_assert_cmpuint(had, ==, pages / 2 * base - start);
+    if (!no_pagemap_scan) {
+        g_assert_cmpuint(calls, ==, 2 + (wanted + 1364) / 1365);
+    }
+    munmap(map.host, map.len);
+}
+
+static void test_count_mapped(gconstpointer data)
+{
+    Kind kind = GPOINTER_TO_INT(data);
+    PrimMap *map = map_new(kind);
+    size_t chunk, nr, each;
+    uint32_t counts[PAGES];
+
+    if (!map) {
+        return;
+    }
+    each = map->page_size / base_size();
+    chunk = kind & HUGE ? map->page_size : 5 * base_size();
+    nr = (map->len + chunk - 1) / chunk;
+    for (unsigned i = 0; i < 2; i++) {
+        g_assert_cmpint(prim_count_mapped(map, chunk, counts), ==, 0);
+        for (size_t c = 0; c < nr; c++) {
+            g_assert_cmpuint(counts[c], ==, !i ? 0 : c == nr - 1 ? each :
+                             c == 1 ? (kind & HUGE ? each : 3) : 0);
+        }
+        map->host[map->len - 1] = 1;
+        memset(map->host + chunk, 1, 3 * base_size());
+    }
+    map_free(map);
+}
+
+static void test_count_mapped_without_scan(gconstpointer data)
+{
+    bool had = no_pagemap_scan;
+
+    no_pagemap_scan = true;
+    test_count_mapped(data);
+    no_pagemap_scan = had;
 }
 
 /* mincore() tells a user who may not write to the file that all is there */
@@ -458,6 +551,13 @@ static void add(const char *name, Kind kind)
 
 int main(int argc, char **argv)
 {
+    static const struct {
+        const char *name;
+        Kind kind;
+    } mapped[] = {
+        { "anon", ANON }, { "memfd", MEMFD }, { "hugetlb", MEMFD | HUGE },
+    };
+
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/prim/backing/kinds", test_backing);
     g_test_add_func("/prim/backing/memfd-with-data",
@@ -474,6 +574,21 @@ int main(int argc, char **argv)
     g_test_add_func("/prim/drop/reports-refusal", test_drop_reports_refusal);
     g_test_add_func("/prim/drop/keeps-hugepages-reserved",
                     test_drop_keeps_hugepages_reserved);
+    g_test_add_data_func("/prim/data/anon-without-scan", GINT_TO_POINTER(ANON),
+                         test_data_without_scan);
+    g_test_add_func("/prim/data/many-ranges", test_data_many_ranges);
+    for (unsigned i = 0; i < G_N_ELEMENTS(mapped); i++) {
+        g_autofree char *count =
+            g_strdup_printf("/prim/count-mapped/%s", mapped[i].name);
+        g_autofree char *without =
+            g_strdup_printf("/prim/count-mapped/%s-without-scan",
+                            mapped[i].name);
+
+        g_test_add_data_func(count, GINT_TO_POINTER(mapped[i].kind),
+                             test_count_mapped);
+        g_test_add_data_func(without, GINT_TO_POINTER(mapped[i].kind),
+                             test_count_mapped_without_scan);
+    }
     g_test_add_func("/prim/data/after-setuid", test_data_after_setuid);
     g_test_add_func("/prim/data/of-a-character-device-ends",
                     test_data_of_a_character_device_ends);

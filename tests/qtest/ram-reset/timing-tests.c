@@ -8,6 +8,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <sys/utsname.h>
 #include "qemu/units.h"
 #include "qobject/qdict.h"
 #include "framework.h"
@@ -224,10 +225,30 @@ static void test_sparse_memory_is_better_dropped(void)
 typedef struct Count {
     const char *strategy;
     MemKind kind;
-    /* What it takes for a block of 1 GiB, an empty snapshot, @touch() */
+    /* For 1 GiB, an empty snapshot, touch(); 0: depends on the kernel */
     unsigned system_calls;
     bool drops;
 } Count;
+
+/*
+ * Of the pagemap: open, close, and one for as many ranges as a buffer holds,
+ * which are fewer than pages where those are huge; before Linux 6.7 one that
+ * fails, and the words of all pages.
+ */
+static void check_page_table_calls(unsigned calls, uint64_t touched)
+{
+    struct utsname name;
+    unsigned major = 0, minor = 0;
+
+    g_assert_cmpint(uname(&name), ==, 0);
+    g_assert_cmpint(sscanf(name.release, "%u.%u", &major, &minor), ==, 2);
+    if (major > 6 || (major == 6 && minor >= 7)) {
+        g_assert_cmpuint(calls, >=, 2 + 1);
+        g_assert_cmpuint(calls, <=, 2 + DIV_ROUND_UP(touched, 1365));
+    } else {
+        g_assert_cmpuint(calls, ==, 2 + 1 + 64);
+    }
+}
 
 static void test_counters(const void *opaque)
 {
@@ -259,8 +280,13 @@ static void test_counters(const void *opaque)
         g_assert_cmpuint(qdict_get_int(block, "skipped-pages"), ==, pages);
         g_assert_cmpuint(qdict_get_int(block, "checked-pages"), ==, 0);
         g_assert_cmpuint(qdict_get_int(block, "copied-pages"), ==, 0);
-        g_assert_cmpuint(qdict_get_int(block, "system-calls"), ==,
-                         c->system_calls);
+        if (c->system_calls) {
+            g_assert_cmpuint(qdict_get_int(block, "system-calls"), ==,
+                             c->system_calls);
+        } else {
+            check_page_table_calls(qdict_get_int(block, "system-calls"),
+                                   touched);
+        }
         qobject_unref(block);
     }
     vm_end(vm);
@@ -315,13 +341,12 @@ static void test_second_start_is_faster(void)
 void add_timing_tests(void)
 {
     /*
-     * memset: opening, closing and reading 64 pieces of the pagemap; one run
-     * of data in a file that the save has populated; a hugepage file that
-     * has no holes.  remap: what prim_fresh_map() and prim_fresh_swap() do,
+     * memset: the pagemap; one run of data in a file that the save has
+     * populated; a hugepage file that has no holes.  remap: what prim_fresh_map() and prim_fresh_swap() do,
      * and advice.  hugefile: a look at the file, and at each hugepage.
      */
     static const Count counts[] = {
-        { "memset", MEM_ANON, 2 + 64, false },
+        { "memset", MEM_ANON, 0, false },
         { "memset", MEM_MEMFD, 2, false },
         { "memset", MEM_HUGETLB, 1, false },
         { "madvise", MEM_ANON, 1, true },
