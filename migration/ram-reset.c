@@ -27,6 +27,7 @@
 static struct {
     bool active;
     char *tag;
+    uint64_t state_size;        /* bytes */
     BlockDriverState *bs;
     Error *verify_err;
     bool last_section, settled, verified;
@@ -81,6 +82,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     load.active = true;
     load.last_section = false;
     load.tag = g_strdup(sn->name);
+    load.state_size = sn->vm_state_size;
     load.start = start;
     load.checked = now();
     trace_ram_reset_load_begin(load.tag);
@@ -97,7 +99,8 @@ void ram_reset_load_begin(BlockDriverState *bs)
     load.was_reset = now();
     load.bs = bs;
     /* Pages of a mapped-ram snapshot are not records that we are told of */
-    ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram());
+    ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram(),
+                    load.state_size);
     load.zeroed = now();
 }
 
@@ -182,7 +185,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     info = g_new0(RamResetLoadInfo, 1);
     info->tag = g_steal_pointer(&load.tag);
     info->success = ok && !ret;
-    info->blocks = ram_reset_finish();
+    info->blocks = ram_reset_finish(info->success);
     info->phases = g_new0(RamResetPhases, 1);
     info->phases->check = phase(load.start, load.checked);
     info->phases->disk_revert = phase(load.checked, load.reverted);

@@ -20,6 +20,27 @@ static void print_hugefile(Monitor *mon, RamResetHugefileInfo *h)
                    h->clear_ns / 1e6);
 }
 
+static void print_auto(Monitor *mon, RamResetAutoInfo *a)
+{
+    RamResetCostsList *c;
+
+    monitor_printf(mon, "  objective %s, costs in ns (%s):\n",
+                   RamResetObjective_str(a->objective),
+                   a->calibration_ns ? "measured" : "given");
+    monitor_printf(mon, "  %-10s %8s %8s %8s %10s %8s %10s %8s %10s %8s %8s\n",
+                   "memory", "granule", "test", "clear", "drop call", "drop",
+                   "remap call", "remap", "fault", "guest", "map");
+    for (c = a->costs; c; c = c->next) {
+        RamResetCosts *v = c->value;
+
+        monitor_printf(mon, "  %-10s %4" PRIu64 " KiB %8.1f %8.1f %10.0f %8.1f "
+                       "%10.0f %8.1f %10.0f %8.0f %8.0f\n", v->kind,
+                       v->granule / 1024, v->test, v->clear, v->drop_call,
+                       v->drop, v->remap_call, v->remap, v->fault,
+                       v->guest_fault, v->guest_map);
+    }
+}
+
 static void print_objects(Monitor *mon, RamResetInfo *info)
 {
     RamResetObjectInfoList *o;
@@ -34,6 +55,9 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
                        o->value->verify ? "on" : "off", o->value->threads);
         if (o->value->hugefile) {
             print_hugefile(mon, o->value->hugefile);
+        }
+        if (o->value->q_auto) {
+            print_auto(mon, o->value->q_auto);
         }
     }
     monitor_printf(mon, "Loads: %" PRIu64 " done, %" PRIu64 " failed, "
@@ -51,6 +75,30 @@ static void print_phases(Monitor *mon, RamResetPhases *p)
                    p->ram_load / 1e6, p->device_load / 1e6, p->total / 1e6);
 }
 
+static void print_decision(Monitor *mon, RamResetDecision *d)
+{
+    RamResetCandidateList *c;
+
+    monitor_printf(mon, "    KiB: %" PRIu64 " populated, %" PRIu64 " expected "
+                   "from the snapshot, %" PRIu64 " to be used again",
+                   d->resident / 1024, d->stored / 1024, d->again / 1024);
+    monitor_printf(mon, "; %" PRIu64 " dropped of a split block\n",
+                   d->dropped / 1024);
+    for (c = d->candidates; c; c = c->next) {
+        RamResetCandidate *v = c->value;
+
+        if (v->refused) {
+            monitor_printf(mon, "    %-8s refused: %s\n", v->strategy,
+                           v->refused);
+        } else {
+            monitor_printf(mon, "    %-8s reset %.3f ms, faults of the load "
+                           "%.3f ms, of the guest %.3f ms, leaves %" PRIu64
+                           " KiB\n", v->strategy, v->reset / 1e6,
+                           v->load / 1e6, v->guest / 1e6, v->resident / 1024);
+        }
+    }
+}
+
 static void print_block(Monitor *mon, RamResetBlockInfo *b)
 {
     monitor_printf(mon, "  %s: %" PRIu64 " KiB in %" PRIu64 " KiB pages, %s",
@@ -58,9 +106,13 @@ static void print_block(Monitor *mon, RamResetBlockInfo *b)
                    b->strategy ?: "left alone");
     monitor_printf(mon, " (%s)%s\n", b->reason,
                    b->fallback ? ", FALLBACK" : "");
-    monitor_printf(mon, "    pages: %" PRIu64 " dropped, %" PRIu64 " cleared, "
-                   "%" PRIu64 " skipped, %" PRIu64 " checked, "
-                   "%" PRIu64 " copied; %" PRIu64 " system call(s)\n",
+    if (b->decision) {
+        print_decision(mon, b->decision);
+    }
+    monitor_printf(mon, "    reset in %.3f ms; pages: %" PRIu64 " dropped, "
+                   "%" PRIu64 " cleared, %" PRIu64 " skipped, "
+                   "%" PRIu64 " checked, %" PRIu64 " copied; "
+                   "%" PRIu64 " system call(s)\n", b->reset_ns / 1e6,
                    b->dropped_pages, b->cleared_pages, b->skipped_pages,
                    b->checked_pages, b->copied_pages, b->system_calls);
 }

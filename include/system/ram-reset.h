@@ -31,6 +31,7 @@
 #define TYPE_RAM_RESET "ram-reset"
 OBJECT_DECLARE_TYPE(RamReset, RamResetClass, RAM_RESET)
 
+#define TYPE_RAM_RESET_AUTO    "ram-reset-auto"
 #define TYPE_RAM_RESET_MEMSET  "ram-reset-memset"
 #define TYPE_RAM_RESET_MADVISE "ram-reset-madvise"
 #define TYPE_RAM_RESET_REMAP   "ram-reset-remap"
@@ -56,25 +57,38 @@ typedef struct RamResetBlock RamResetBlock;
  * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
  *     @blk->info's counters.  @start and @len are multiples of the block's
  *     page size, except that the range may end at its used_length.
- *     Called only for blocks that @supports accepted, and then once a load.
+ *     Called only for blocks that @supports accepted, and then once a load,
+ *     or for some parts of them.
  *     0, or -errno: the range is then cleared in place.
+ *
+ * @plan: For strategies that leave the work to others: fill in @blk->parts, and
+ *     the strategy and reason in @blk->info.  Called after @supports, at every
+ *     load.  May be NULL, and then @zero must not be.
+ *
+ * @loaded: A snapshot has been loaded, and @blk is what @plan and the load have
+ *     made of it.  May be NULL.
  *
  * @check: Whether @rr's properties go together; called when the object is
  *     made, and when the machine is.  May be NULL.
  *
+ * @machine_ready: The machine has been made, with all the RAM that it has to
+ *     begin with.  May be NULL.
+ *
  * @memdev_comes_later: The memory backend is to be made after the object.
  *
- * @query_hugefile: What there is to say of @rr's hugepage file, owned by the
- *     caller; NULL if there is none.  May be NULL.
+ * @query: Add to @info what there is to say of @rr alone.  May be NULL.
  */
 struct RamResetClass {
     ObjectClass parent_class;
 
     bool late, memdev_comes_later;
     bool (*check)(RamReset *rr, Error **errp);
-    RamResetHugefileInfo *(*query_hugefile)(RamReset *rr);
+    void (*machine_ready)(RamReset *rr);
+    void (*query)(RamReset *rr, RamResetObjectInfo *info);
     bool (*supports)(RamReset *rr, const RamResetBlock *blk, Error **errp);
+    void (*plan)(RamReset *rr, RamResetBlock *blk);
     int (*zero)(RamReset *rr, RamResetBlock *blk, uint64_t start, uint64_t len);
+    void (*loaded)(RamReset *rr, const RamResetBlock *blk);
 };
 
 /**
@@ -145,6 +159,8 @@ bool ram_reset_claims(RAMBlock *rb);
  *     must not be touched.  May be NULL.
  * @all_told: the caller will call ram_reset_page_loaded() for every page that
  *     it writes to, so that clearing can wait
+ * @expected: bytes that the caller will write to all blocks, at most; 0 if it
+ *     does not know
  *
  * vCPUs must be stopped, and stay so until ram_reset_finish(), and I/O
  * drained, until ram_reset_settle() if that is called.  Cannot fail: where a
@@ -155,7 +171,8 @@ bool ram_reset_claims(RAMBlock *rb);
  * Without a ram-reset object this does nothing.  Otherwise it allocates a
  * bit per target page, until ram_reset_finish().
  */
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told);
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
+                     uint64_t expected);
 
 /* True from ram_reset_begin() to ram_reset_finish(), if any object exists */
 extern bool ram_reset_running;
@@ -234,12 +251,13 @@ void ram_reset_foreach_content(RAMBlock *rb,
 /**
  * ram_reset_finish: end the reset; nothing is known zero from now on
  *
- * Does what ram_reset_settle() does, if that has not been called.
+ * Does what ram_reset_settle() does, if that has not been called.  @loaded: the
+ * snapshot has been loaded, nothing has failed.
  *
  * Returns: what was done, block by block, owned by the caller.  Empty if
  * there was no ram-reset object, or nothing has begun.
  */
-RamResetBlockInfoList *ram_reset_finish(void);
+RamResetBlockInfoList *ram_reset_finish(bool loaded);
 
 /**
  * ram_reset_query_objects: the ram-reset objects, owned by the caller

@@ -158,22 +158,18 @@ static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
 {
     RamResetHugefile *hf = RAM_RESET_HUGEFILE(rr);
     g_autoptr(GArray) pieces = NULL;
-    uint64_t cleared;
 
     ++*blk->map.calls;      /* by nobody_else_maps() */
     if (!nobody_else_maps(hf) || start || len != blk->map.len) {
         /* Looks at the file, too, where our page table has nothing */
         g_clear_pointer(&hf->old, g_free);
-        return RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET))
-               ->zero(rr, blk, start, len);
+        return ram_reset_class(TYPE_RAM_RESET_MEMSET)->zero(rr, blk, start,
+                                                            len);
     }
     pieces = g_array_new(false, false, sizeof(RamResetPiece));
     add_used_pieces(hf, blk, &blk->map, false, pieces);
     g_clear_pointer(&hf->old, g_free);
-    cleared = ram_reset_clear_pieces(blk->map.host, pieces,
-                                     ram_reset_threads(rr));
-    blk->info->zeroed_bytes += cleared;
-    blk->info->cleared_pages += cleared >> qemu_target_page_bits();
+    ram_reset_clear_block(blk, pieces, ram_reset_threads(rr));
     return 0;
 }
 
@@ -354,20 +350,19 @@ static bool hugefile_check(RamReset *rr, Error **errp)
     return true;
 }
 
-static RamResetHugefileInfo *hugefile_query(RamReset *rr)
+static void hugefile_query(RamReset *rr, RamResetObjectInfo *obj)
 {
     RamResetHugefile *hf = RAM_RESET_HUGEFILE(rr);
     RamResetHugefileInfo *info;
 
     if (!hf->rb) {
-        return NULL;
+        return;
     }
-    info = g_memdup2(&hf->info, sizeof(hf->info));
+    info = obj->hugefile = g_memdup2(&hf->info, sizeof(hf->info));
     info->file = g_strdup(hf->info.file);
     info->state = g_strdup(hf->info.state);
     info->record = g_strdup(hf->info.record);
     info->unlink = hf->unlink;
-    return info;
 }
 
 /* Deleting it would leave nobody to look after the file */
@@ -456,7 +451,7 @@ static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
     rrc->check = hugefile_check;
     rrc->supports = hugefile_supports;
     rrc->zero = hugefile_zero;
-    rrc->query_hugefile = hugefile_query;
+    rrc->query = hugefile_query;
     USER_CREATABLE_CLASS(oc)->can_be_deleted = hugefile_can_be_deleted;
 
     object_class_property_add_enum(oc, "unlink", "RamResetUnlink",

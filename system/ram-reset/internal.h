@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_INTERNAL_H
 #define RAM_RESET_INTERNAL_H
 
+#include "qemu/units.h"
 #include "system/ram-reset.h"
 #include "system/ram-reset-compat.h"
 #include "system/hostmem.h"
@@ -19,9 +20,12 @@
  * @rb: valid under the BQL
  * @map: its used_length as it was when the plan was made
  * @owner: the object that claims it; NULL if it is left alone
- * @strategy: class whose methods apply, @owner's or the fallback's
+ * @parts: of RamResetPart, in rising order; together they are the block
  * @known: allocated by begin; NULL if nothing can be known
  * @settled: what is known zero is so already
+ * @cleared: if not NULL, target pages that have been cleared in place are added
+ *     to the element for the RAM_RESET_CHUNK that they are in
+ * @expected: as ram_reset_begin() has it
  * @info: what query-ram-reset will show
  */
 struct RamResetBlock {
@@ -29,17 +33,43 @@ struct RamResetBlock {
     PrimMap map;
     PrimBacking backing;
     RamReset *owner;
-    RamResetClass *strategy;
+    GArray *parts;
     ZeroMap *known;
     bool settled;
+    uint32_t *cleared;
+    uint64_t expected;
     RamResetBlockInfo *info;
 };
 
+/*
+ * A part of a block, in bytes from its start.  @strategy: the class whose
+ * methods apply; @done: it has been made zero
+ */
+typedef struct RamResetPart {
+    uint64_t start, len;
+    RamResetClass *strategy;
+    bool done;
+} RamResetPart;
+
+/* In what units touched pages are counted; no part of a piece crosses them */
+#define RAM_RESET_CHUNK (2 * MiB)
+
+/* ram-reset.c */
+
+void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
+                        RamResetClass *strategy);
+
+/* The class of @type, one of TYPE_RAM_RESET_* */
+RamResetClass *ram_reset_class(const char *type);
+
 /* memset.c */
 
-/* A part of a RAM block, in bytes from its start */
+/*
+ * What may have to be cleared, in bytes from a RAM block's start; within one
+ * RAM_RESET_CHUNK.  @cleared: bytes that were not zero
+ */
 typedef struct RamResetPiece {
-    uint64_t start, len;
+    uint64_t start, len, cleared;
 } RamResetPiece;
 
 /*
@@ -55,6 +85,10 @@ void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
  */
 uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
                                 unsigned threads);
+
+/* The same for @blk, where it is counted */
+void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
+                           unsigned threads);
 
 /* object.c */
 

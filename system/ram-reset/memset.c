@@ -16,7 +16,6 @@
 
 /* Large enough to hide the cost of starting a thread, or of taking a piece */
 #define BYTES_A_THREAD  (64 * MiB)
-#define PIECE_SIZE      (4 * MiB)
 #define PIECES_AT_ONCE  8
 
 /* The unit in which memory is tested for being zero */
@@ -26,7 +25,6 @@ typedef struct ClearJob {
     uint8_t *host;
     GArray *pieces;
     unsigned next;              /* atomic: the first piece nobody has taken */
-    uint64_t cleared;           /* atomic: bytes */
 } ClearJob;
 
 /* Clear what is not zero in populated memory; returns bytes cleared */
@@ -48,7 +46,6 @@ static uint64_t clear_populated(uint8_t *host, uint64_t len)
 static void *clear_worker(void *opaque)
 {
     ClearJob *job = opaque;
-    uint64_t cleared = 0;
     unsigned i;
 
     while ((i = qatomic_fetch_add(&job->next, PIECES_AT_ONCE)) <
@@ -59,11 +56,11 @@ static void *clear_worker(void *opaque)
             RamResetPiece *piece = &g_array_index(job->pieces, RamResetPiece,
                                                   i);
 
-            cleared += clear_populated(job->host + piece->start, piece->len);
+            piece->cleared = clear_populated(job->host + piece->start,
+                                             piece->len);
         }
     }
     prim_clear_fence();
-    qatomic_add(&job->cleared, cleared);
     return NULL;
 }
 
@@ -77,7 +74,9 @@ void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
     start = QEMU_ALIGN_DOWN(start, page);
     end = blk->known ? MIN(QEMU_ALIGN_UP(end, page), blk->map.len) : end;
     for (; start < end; start += len) {
-        RamResetPiece piece = { start, MIN(PIECE_SIZE, end - start) };
+        RamResetPiece piece = {
+            start, MIN(RAM_RESET_CHUNK - start % RAM_RESET_CHUNK, end - start),
+        };
 
         if (blk->known) {
             len = zeromap_gap(blk->known, start, end - start);
@@ -91,21 +90,22 @@ void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
     }
 }
 
-static uint64_t total_len(GArray *pieces)
+static RamResetPiece total(GArray *pieces)
 {
-    uint64_t len = 0;
+    RamResetPiece sum = { 0 };
 
     for (unsigned i = 0; i < pieces->len; i++) {
-        len += g_array_index(pieces, RamResetPiece, i).len;
+        sum.len += g_array_index(pieces, RamResetPiece, i).len;
+        sum.cleared += g_array_index(pieces, RamResetPiece, i).cleared;
     }
-    return len;
+    return sum;
 }
 
 uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
                                 unsigned threads)
 {
     ClearJob job = { .host = host, .pieces = pieces };
-    unsigned nr = MIN(threads, DIV_ROUND_UP(total_len(pieces),
+    unsigned nr = MIN(threads, DIV_ROUND_UP(total(pieces).len,
                                             BYTES_A_THREAD));
     g_autofree GThread **helpers = g_new(GThread *, nr);
 
@@ -118,7 +118,22 @@ uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
             g_thread_join(helpers[i]);
         }
     }
-    return job.cleared;
+    return total(pieces).cleared;
+}
+
+void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
+                           unsigned threads)
+{
+    unsigned bits = qemu_target_page_bits();
+    uint64_t cleared = ram_reset_clear_pieces(blk->map.host, pieces, threads);
+
+    blk->info->zeroed_bytes += cleared;
+    blk->info->cleared_pages += cleared >> bits;
+    for (unsigned i = 0; blk->cleared && i < pieces->len; i++) {
+        RamResetPiece *piece = &g_array_index(pieces, RamResetPiece, i);
+
+        blk->cleared[piece->start / RAM_RESET_CHUNK] += piece->cleared >> bits;
+    }
 }
 
 /*
@@ -150,11 +165,8 @@ static int memset_zero(RamReset *rr, RamResetBlock *blk,
                        uint64_t start, uint64_t len)
 {
     g_autoptr(GArray) pieces = populated_pieces(blk, start, start + len);
-    uint64_t cleared = ram_reset_clear_pieces(blk->map.host, pieces,
-                                              ram_reset_threads(rr));
 
-    blk->info->zeroed_bytes += cleared;
-    blk->info->cleared_pages += cleared >> qemu_target_page_bits();
+    ram_reset_clear_block(blk, pieces, ram_reset_threads(rr));
     return 0;
 }
 

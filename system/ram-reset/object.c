@@ -76,8 +76,8 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
         info->memdev = g_strdup(rr->memdev);
         info->verify = rr->verify;
         info->threads = ram_reset_threads(rr);
-        if (RAM_RESET_GET_CLASS(rr)->query_hugefile) {
-            info->hugefile = RAM_RESET_GET_CLASS(rr)->query_hugefile(rr);
+        if (RAM_RESET_GET_CLASS(rr)->query) {
+            RAM_RESET_GET_CLASS(rr)->query(rr, info);
         }
         QAPI_LIST_APPEND(tail, info);
     }
@@ -138,6 +138,9 @@ static void ram_reset_machine_done(Notifier *notifier, void *data)
 
     check_memdev(rr, &error_fatal);
     check_properties(rr, &error_fatal);
+    if (RAM_RESET_GET_CLASS(rr)->machine_ready) {
+        RAM_RESET_GET_CLASS(rr)->machine_ready(rr);
+    }
 }
 
 static void ram_reset_complete(UserCreatable *uc, Error **errp)
@@ -152,6 +155,9 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
         if (!RAM_RESET_GET_CLASS(rr)->memdev_comes_later &&
             !check_memdev(rr, errp)) {
             return;
+        }
+        if (RAM_RESET_GET_CLASS(rr)->machine_ready) {
+            RAM_RESET_GET_CLASS(rr)->machine_ready(rr);
         }
     } else {
         rr->machine_done.notify = ram_reset_machine_done;

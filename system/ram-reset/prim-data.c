@@ -23,6 +23,7 @@ typedef struct ScanArg {
 #define SCAN_IOCTL   _IOWR('f', 16, ScanArg)
 #define SCAN_PRESENT (1 << 3)
 #define SCAN_SWAPPED (1 << 4)
+#define SCAN_PFNZERO (1 << 5)
 
 /*
  * Whether SEEK_DATA knows of pages that were written through a mapping and
@@ -111,6 +112,9 @@ static bool scan(PrimDataIter *it)
         .end = host + (it->to + base - 1) / base * base,
         .vec = (uintptr_t)it->buf.ranges,
         .vec_len = sizeof(it->buf.ranges) / sizeof(it->buf.ranges[0]),
+        /* Not the zero page, which is there after a read */
+        .category_inverted = SCAN_PFNZERO,
+        .category_mask = SCAN_PFNZERO,
         .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
         .return_mask = SCAN_PRESENT | SCAN_SWAPPED,
     };

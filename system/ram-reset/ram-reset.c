@@ -9,6 +9,7 @@
 #include "qapi/util.h"
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
+#include "qemu/timer.h"
 #include "internal.h"
 #include "trace.h"
 
@@ -23,6 +24,11 @@ bool ram_reset_running;
 
 static uint64_t fallbacks;
 
+static int64_t now(void)
+{
+    return get_clock();
+}
+
 /* "madvise" for ram-reset-madvise */
 static const char *strategy_name(RamResetClass *rrc)
 {
@@ -31,10 +37,23 @@ static const char *strategy_name(RamResetClass *rrc)
     return type + strlen(TYPE_RAM_RESET "-");
 }
 
+RamResetClass *ram_reset_class(const char *type)
+{
+    return RAM_RESET_CLASS(object_class_by_name(type));
+}
+
 /* Clears in place, which serves any block and cannot fail */
 static RamResetClass *fallback_class(void)
 {
-    return RAM_RESET_CLASS(object_class_by_name(TYPE_RAM_RESET_MEMSET));
+    return ram_reset_class(TYPE_RAM_RESET_MEMSET);
+}
+
+void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
+                        RamResetClass *strategy)
+{
+    RamResetPart part = { .start = start, .len = len, .strategy = strategy };
+
+    g_array_append_val(blk->parts, part);
 }
 
 /* The object named for @rb's backend, else the one that takes every block */
@@ -58,30 +77,38 @@ static RamReset *ram_reset_owner(RAMBlock *rb, GPtrArray *objs)
 static void plan_strategy(RamResetBlock *blk)
 {
     RamReset *rr = blk->owner;
+    RamResetClass *strategy = RAM_RESET_GET_CLASS(rr);
     Error *err = NULL;
 
-    blk->strategy = RAM_RESET_GET_CLASS(rr);
-    if (blk->strategy->supports(rr, blk, &err)) {
-        blk->info->reason = g_strdup_printf("asked for by '%s'",
-                                            blk->info->object);
-    } else {
+    blk->parts = g_array_new(false, false, sizeof(RamResetPart));
+    if (!strategy->supports(rr, blk, &err)) {
         blk->info->reason = g_strdup_printf("%s refused: %s",
-                                            strategy_name(blk->strategy),
+                                            strategy_name(strategy),
                                             error_get_pretty(err));
         error_free(err);
-        blk->strategy = fallback_class();
+        strategy = fallback_class();
+    } else if (strategy->plan) {
+        strategy->plan(rr, blk);
+    } else {
+        blk->info->reason = g_strdup_printf("asked for by '%s'",
+                                            blk->info->object);
     }
-    blk->info->strategy = g_strdup(strategy_name(blk->strategy));
+    if (!blk->info->strategy) {
+        ram_reset_add_part(blk, 0, blk->map.len, strategy);
+        blk->info->strategy = g_strdup(strategy_name(strategy));
+    }
     trace_ram_reset_plan(blk->info->name, blk->info->strategy,
                          blk->info->reason);
 }
 
 static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
-                       bool ignored)
+                       bool ignored, uint64_t expected)
 {
     const char *refusal;
+    int64_t before;
 
     blk->rb = rb;
+    blk->expected = expected;
     blk->info = g_new0(RamResetBlockInfo, 1);
     blk->map = ram_reset_block_map(rb);
     blk->backing = prim_backing(&blk->map);
@@ -102,7 +129,11 @@ static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
         return;
     }
     blk->info->object = g_strdup(ram_reset_id(blk->owner));
-    plan_strategy(blk);
+    if (blk->map.len) {
+        before = now();
+        plan_strategy(blk);
+        blk->info->reset_ns = now() - before;
+    }
 }
 
 bool ram_reset_claims(RAMBlock *rb)
@@ -113,7 +144,8 @@ bool ram_reset_claims(RAMBlock *rb)
            ram_reset_owner(rb, objs);
 }
 
-static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb))
+static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb),
+                 uint64_t expected)
 {
     RAMBlock *rb;
     unsigned i = 0;
@@ -125,15 +157,16 @@ static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb))
     reset.blocks = g_new0(RamResetBlock, reset.nr_blocks);
     RAMBLOCK_FOREACH(rb) {
         if (qemu_ram_is_migratable(rb)) {
-            plan_block(&reset.blocks[i++], rb, objs, ignored && ignored(rb));
+            plan_block(&reset.blocks[i++], rb, objs, ignored && ignored(rb),
+                       expected);
         }
     }
 }
 
-static void fall_back(RamResetBlock *blk, int ret)
+static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
 {
     RamReset *rr = blk->owner;
-    RamResetClass *fallback = fallback_class();
+    const char *failed = strategy_name(part->strategy);
 
     if (!rr->warned) {
         rr->warned = true;
@@ -141,31 +174,53 @@ static void fall_back(RamResetBlock *blk, int ret)
                     "clearing it in place (later ones are only counted, "
                     "see query-ram-reset)",
                     object_get_typename(OBJECT(rr)), ram_reset_id(rr),
-                    blk->info->name, blk->info->strategy, strerror(-ret));
+                    blk->info->name, failed, strerror(-ret));
     }
-    trace_ram_reset_fallback(blk->info->name, blk->info->strategy, ret);
+    trace_ram_reset_fallback(blk->info->name, failed, ret);
     fallbacks++;
     blk->info->fallback = true;
     g_free(blk->info->reason);
-    blk->info->reason = g_strdup_printf("%s failed: %s", blk->info->strategy,
+    blk->info->reason = g_strdup_printf("%s failed: %s", failed,
                                         strerror(-ret));
-    g_free(blk->info->strategy);
-    blk->info->strategy = g_strdup(strategy_name(fallback));
-    blk->info->zeroed_bytes = 0;
-    blk->info->dropped_pages = 0;
-    blk->strategy = fallback;
+    part->strategy = fallback_class();
+    if (blk->parts->len == 1) {
+        g_free(blk->info->strategy);
+        blk->info->strategy = g_strdup(strategy_name(part->strategy));
+    }
 }
 
-static void zero_block(RamResetBlock *blk)
+static void zero_part(RamResetBlock *blk, RamResetPart *part)
 {
-    int ret = blk->strategy->zero(blk->owner, blk, 0, blk->map.len);
+    uint64_t zeroed = blk->info->zeroed_bytes;
+    uint64_t dropped = blk->info->dropped_pages;
+    int ret = part->strategy->zero(blk->owner, blk, part->start, part->len);
 
     if (ret < 0) {
-        fall_back(blk, ret);
-        blk->strategy->zero(blk->owner, blk, 0, blk->map.len);
+        blk->info->zeroed_bytes = zeroed;
+        blk->info->dropped_pages = dropped;
+        fall_back(blk, part, ret);
+        part->strategy->zero(blk->owner, blk, part->start, part->len);
     }
-    trace_ram_reset_zeroed(blk->info->name, blk->info->strategy,
-                           blk->info->zeroed_bytes);
+    part->done = true;
+    trace_ram_reset_zeroed(blk->info->name, strategy_name(part->strategy),
+                           part->start, blk->info->zeroed_bytes - zeroed);
+}
+
+/* Make those parts zero that are not, and cannot wait or need @all not to */
+static void zero_parts(RamResetBlock *blk, bool all)
+{
+    int64_t before = now();
+
+    blk->settled = true;
+    for (unsigned i = 0; i < blk->parts->len; i++) {
+        RamResetPart *part = &g_array_index(blk->parts, RamResetPart, i);
+
+        if (!part->done && (all || !part->strategy->late)) {
+            zero_part(blk, part);
+        }
+        blk->settled = blk->settled && part->done;
+    }
+    blk->info->reset_ns += now() - before;
 }
 
 /*
@@ -177,10 +232,7 @@ static void begin_block(RamResetBlock *blk, bool all_told)
 {
     bool aliased = ram_reset_block_is_aliased(blk->rb);
 
-    blk->settled = aliased || !all_told || !blk->strategy->late;
-    if (blk->settled) {
-        zero_block(blk);
-    }
+    zero_parts(blk, aliased || !all_told);
     if (!aliased) {
         blk->known = zeromap_new(blk->map.len, qemu_target_page_bits());
         zeromap_mark(blk->known, 0, blk->map.len);
@@ -188,7 +240,8 @@ static void begin_block(RamResetBlock *blk, bool all_told)
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told)
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
+                     uint64_t expected)
 {
     g_autoptr(GPtrArray) objs = ram_reset_objects();
 
@@ -196,7 +249,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told)
     if (!objs->len) {
         return;
     }
-    plan(objs, ignored);
+    plan(objs, ignored, expected);
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         RamResetBlock *blk = &reset.blocks[i];
 
@@ -278,20 +331,26 @@ void ram_reset_settle(void)
         RamResetBlock *blk = &reset.blocks[i];
 
         if (blk->owner && blk->map.len && !blk->settled) {
-            blk->settled = true;
-            zero_block(blk);
+            zero_parts(blk, true);
         }
     }
 }
 
-RamResetBlockInfoList *ram_reset_finish(void)
+RamResetBlockInfoList *ram_reset_finish(bool loaded)
 {
     RamResetBlockInfoList *list = NULL, **tail = &list;
 
     ram_reset_settle();
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        QAPI_LIST_APPEND(tail, reset.blocks[i].info);
-        zeromap_free(reset.blocks[i].known);
+        RamResetBlock *blk = &reset.blocks[i];
+
+        if (loaded && blk->owner && RAM_RESET_GET_CLASS(blk->owner)->loaded) {
+            RAM_RESET_GET_CLASS(blk->owner)->loaded(blk->owner, blk);
+        }
+        QAPI_LIST_APPEND(tail, blk->info);
+        g_clear_pointer(&blk->parts, g_array_unref);
+        g_free(blk->cleared);
+        zeromap_free(blk->known);
     }
     g_free(reset.blocks);
     memset(&reset, 0, sizeof(reset));

@@ -36,7 +36,8 @@ bool ram_reset_claims(RAMBlock *rb)
     return false;
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told)
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
+                     uint64_t expected)
 {
 }
 
@@ -70,7 +71,7 @@ void ram_reset_foreach_content(RAMBlock *rb,
 {
 }
 
-RamResetBlockInfoList *ram_reset_finish(void)
+RamResetBlockInfoList *ram_reset_finish(bool loaded)
 {
     return NULL;
 }

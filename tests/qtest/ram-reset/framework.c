@@ -245,15 +245,47 @@ void vm_end(Vm *vm)
     g_free(vm);
 }
 
-static char *state_file;
+static char *state_file, *split_file;
+
+static void remove_split_file(void)
+{
+    unlink(split_file);
+    g_clear_pointer(&split_file, g_free);
+}
 
 static void remove_state_file(void)
 {
     unlink(state_file);
 }
 
+char *costs_file(double clear, double drop, double remap, double fault)
+{
+    static const char *const kinds[] = { "anonymous", "shared", "hugetlb" };
+    g_autoptr(GString) text = g_string_new(NULL);
+    char *name = temp_name("costs");
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        g_string_append_printf(text, "[%s]\ngranule=1\ntest=%f\nclear=%f\n"
+                               "drop-call=1000\ndrop=%f\nremap-call=1000\n"
+                               "remap=%f\nfault=%f\nguest-fault=0\n"
+                               "guest-map=0\n", kinds[i], clear, clear, drop,
+                               remap, fault);
+    }
+    g_assert_true(g_file_set_contents(name, text->str, -1, NULL));
+    return name;
+}
+
 char *vm_object(const char *strategy, const char *props)
 {
+    if (!g_strcmp0(strategy, "auto-split")) {
+        if (!split_file) {
+            /* What is better depends on how many pages are used again */
+            split_file = costs_file(100, 100, 1e6, 50);
+            atexit(remove_split_file);
+        }
+        return g_strdup_printf("-object ram-reset-auto,id=rr0,costs=%s%s",
+                               split_file, props);
+    }
     if (!g_strcmp0(strategy, "hugefile")) {
         if (!state_file) {
             state_file = temp_name("state");
@@ -398,6 +430,9 @@ const char *expected_reason(const char *strategy, MemKind kind)
 
 const char *expected_strategy(const char *strategy, MemKind kind)
 {
+    if (g_str_has_prefix(strategy, "auto")) {
+        return NULL;
+    }
     return expected_reason(strategy, kind) ? "memset" : strategy;
 }
 
@@ -447,7 +482,9 @@ void assert_no_start(const char *args, const char *object,
 
 void add_per_strategy(const char *path, void (*func)(const void *strategy))
 {
-    static const char *const strategies[] = { "memset", "madvise", "remap" };
+    static const char *const strategies[] = {
+        "memset", "madvise", "remap", "auto",
+    };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(strategies); i++) {
         g_autofree char *full = g_strdup_printf("ram-reset/%s/%s", path,

@@ -64,8 +64,15 @@ uint8_t disk_read(Vm *vm);
 void vm_end(Vm *vm);
 
 /*
+ * A file for the costs= of ram-reset-auto, for pages of 4 KiB and in ns, the
+ * same for each kind of memory; the caller unlinks and frees it.
+ */
+char *costs_file(double clear, double drop, double remap, double fault);
+
+/*
  * The object under test: "ram-reset-@strategy"; "" for NULL.  A hugefile
  * object serves memory backend "ram", and has a state file of the test's own.
+ * "auto-split" is ram-reset-auto with costs that have it split a block.
  */
 char *vm_object(const char *strategy, const char *props);
 
@@ -95,7 +102,10 @@ uint64_t pages_with_data(const uint8_t *content, uint64_t size);
 uint64_t pages_to_clear(const uint8_t *before, const uint8_t *after,
                         uint64_t size);
 
-/* What a load does: the object's strategy, or clearing in place */
+/*
+ * What a load does: the object's strategy, or clearing in place; NULL if that
+ * depends
+ */
 const char *expected_strategy(const char *strategy, MemKind kind);
 
 /* Words that must be in the reason for not doing as asked; NULL if it does */
@@ -135,5 +145,6 @@ void add_rules_tests(void);
 void add_keeps_tests(void);
 void add_start_tests(void);
 void add_timing_tests(void);
+void add_auto_tests(void);
 
 #endif

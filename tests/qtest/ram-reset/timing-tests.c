@@ -342,8 +342,9 @@ void add_timing_tests(void)
 {
     /*
      * memset: the pagemap; one run of data in a file that the save has
-     * populated; a hugepage file that has no holes.  remap: what prim_fresh_map() and prim_fresh_swap() do,
-     * and advice.  hugefile: a look at the file, and at each hugepage.
+     * populated; a hugepage file that has no holes.  remap: what
+     * prim_fresh_map() and prim_fresh_swap() do, and advice.  hugefile: a look
+     * at the file, and at each hugepage.
      */
     static const Count counts[] = {
         { "memset", MEM_ANON, 0, false },

@@ -1,0 +1,460 @@
+/*
+ * ram-reset-auto: whichever strategy is the cheapest
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qapi/util.h"
+#include "qemu/timer.h"
+#include "qom/object_interfaces.h"
+#include "calibrate.h"
+#include "facts.h"
+#include "trace.h"
+
+OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
+
+#define PAGE_SIZE 4096
+
+/* By what factor an estimate may be wrong unnoticed, and from when on */
+#define MISJUDGED_FACTOR 2
+#define MISJUDGED_NS     200000
+
+/**
+ * RamResetAuto: an instance
+ *
+ * @costs_file: where to read @costs from; NULL to measure them
+ * @guest: what calibrate_guest() has found
+ * @calibration_ns: how long it took to measure all of that
+ * @tried: kinds of memory whose costs are known, or cannot be
+ * @blocks: RamResetKnown by the name of the RAM block
+ */
+struct RamResetAuto {
+    RamReset parent;
+
+    RamResetObjective objective;
+    char *costs_file;
+    HostCosts costs;
+    GuestCosts guest;
+    uint64_t calibration_ns;
+    bool ready, tried[COSTS_NR_KINDS];
+    RAMBlockNotifier notifier;
+    GHashTable *blocks;
+};
+
+/* What is remembered of a block from load to load */
+typedef struct RamResetKnown {
+    Facts *facts;
+    uint32_t granule;           /* pages */
+    /* of the load under way, or the last one */
+    double estimated_ns;
+    uint64_t planning_ns;
+} RamResetKnown;
+
+static const char *const strategies[] = {
+    [POLICY_CLEAR] = TYPE_RAM_RESET_MEMSET,
+    [POLICY_DROP] = TYPE_RAM_RESET_MADVISE,
+    [POLICY_REMAP] = TYPE_RAM_RESET_REMAP,
+};
+
+static const char *choice_name(PolicyChoice choice)
+{
+    return choice == POLICY_SPLIT
+           ? "split" : strategies[choice] + strlen(TYPE_RAM_RESET "-");
+}
+
+static CostsKind kind_of(bool shared, size_t page_size)
+{
+    return page_size > qemu_real_host_page_size() ? COSTS_HUGETLB :
+           shared ? COSTS_SHARED : COSTS_ANONYMOUS;
+}
+
+/* What the guest has mapped is lost granule by granule */
+static void add_guest(const RamResetAuto *ra, PolicyCosts *costs)
+{
+    costs->guest_fault = ra->guest.fault;
+    costs->guest_map = ra->guest.map;
+    costs->drop += ra->guest.unmap / costs->granule;
+    costs->remap += ra->guest.unmap / costs->granule;
+}
+
+static void calibrate_kind(RamResetAuto *ra, CostsKind kind)
+{
+    int64_t before = get_clock();
+    PolicyCosts *costs = &ra->costs.kinds[kind];
+
+    if (ra->tried[kind]) {
+        return;
+    }
+    ra->tried[kind] = true;
+    if (!ra->calibration_ns) {
+        ra->guest = calibrate_guest();
+    }
+    ra->costs.known[kind] = calibrate(kind, costs);
+    add_guest(ra, costs);
+    ra->calibration_ns += get_clock() - before;
+    trace_ram_reset_calibrated(costs_kind_name(kind), ra->costs.known[kind],
+                               ra->calibration_ns);
+}
+
+/*
+ * Blocks that are there, and then those that are plugged, before anybody can
+ * tell whether the object will claim them; never in a load
+ */
+static void auto_block_added(RAMBlockNotifier *n, void *host, size_t size,
+                             size_t max_size)
+{
+    RamResetAuto *ra = container_of(n, RamResetAuto, notifier);
+    const char *memdev = RAM_RESET(ra)->memdev;
+    RAMBlock *rb;
+    ram_addr_t offset;
+
+    if (ram_reset_running) {
+        return;
+    }
+    RCU_READ_LOCK_GUARD();
+    rb = qemu_ram_block_from_host(host, false, &offset);
+    if (rb && (!memdev || !g_strcmp0(memdev, ram_reset_block_memdev(rb)))) {
+        calibrate_kind(ra, kind_of(qemu_ram_is_shared(rb), rb->page_size));
+    }
+}
+
+static void auto_machine_ready(RamReset *rr)
+{
+    RamResetAuto *ra = RAM_RESET_AUTO(rr);
+
+    if (!ra->costs_file) {
+        ra->notifier.ram_block_added = auto_block_added;
+        ram_block_notifier_add(&ra->notifier);
+    }
+}
+
+/* Once: what they say must not change between two loads */
+static bool auto_check(RamReset *rr, Error **errp)
+{
+    RamResetAuto *ra = RAM_RESET_AUTO(rr);
+    g_autofree char *reason = NULL;
+
+    if (!ra->costs_file || ra->ready) {
+        return true;
+    }
+    reason = costs_read(ra->costs_file, &ra->costs);
+    if (reason) {
+        error_setg(errp, "%s '%s': cannot use costs '%s': %s",
+                   TYPE_RAM_RESET_AUTO, ram_reset_id(rr), ra->costs_file,
+                   reason);
+        return false;
+    }
+    ra->ready = true;
+    return true;
+}
+
+static bool auto_supports(RamReset *rr, const RamResetBlock *blk, Error **errp)
+{
+    return true;
+}
+
+static RamResetKnown *known_new(const RamResetBlock *blk)
+{
+    RamResetKnown *known = g_new0(RamResetKnown, 1);
+
+    known->facts = facts_new(blk);
+    return known;
+}
+
+static void known_free(gpointer opaque)
+{
+    RamResetKnown *known = opaque;
+
+    facts_free(known->facts);
+    g_free(known);
+}
+
+/* Of a block of another size nothing is known any more */
+static RamResetKnown *lookup(RamResetAuto *ra, const RamResetBlock *blk)
+{
+    RamResetKnown *known = g_hash_table_lookup(ra->blocks, blk->info->name);
+
+    if (!known || !facts_fit(known->facts, blk)) {
+        known = known_new(blk);
+        g_hash_table_replace(ra->blocks, g_strdup(blk->info->name), known);
+    }
+    return known;
+}
+
+static bool can(RamReset *rr, const RamResetBlock *blk, PolicyChoice choice,
+                char **refusals)
+{
+    Error *err = NULL;
+
+    if (ram_reset_class(strategies[choice])->supports(rr, blk, &err)) {
+        return true;
+    }
+    refusals[choice] = g_strdup(error_get_pretty(err));
+    error_free(err);
+    return false;
+}
+
+static void tell_sums(RamResetDecision *info, const PolicyFacts *facts)
+{
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        info->resident += (uint64_t)facts->chunks[i].resident * PAGE_SIZE;
+        info->stored += (uint64_t)facts->chunks[i].stored * PAGE_SIZE;
+        info->again += (uint64_t)facts->chunks[i].again * PAGE_SIZE;
+    }
+}
+
+static RamResetDecision *tell(const PolicyDecision *decision,
+                              const PolicyFacts *facts, char **refusals)
+{
+    RamResetDecision *info = g_new0(RamResetDecision, 1);
+    RamResetCandidateList **tail = &info->candidates;
+
+    for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
+        const PolicyEstimate *e = &decision->estimates[c];
+        RamResetCandidate *candidate;
+
+        if (!e->possible && !refusals[c]) {
+            continue;
+        }
+        candidate = g_new0(RamResetCandidate, 1);
+        candidate->strategy = g_strdup(choice_name(c));
+        candidate->refused = g_steal_pointer(&refusals[c]);
+        if (e->possible) {
+            candidate->reset = e->reset;
+            candidate->load = e->load;
+            candidate->guest = e->guest;
+            candidate->resident = e->resident * PAGE_SIZE;
+        }
+        QAPI_LIST_APPEND(tail, candidate);
+    }
+    tell_sums(info, facts);
+    return info;
+}
+
+/* Returns how many bytes are to be dropped */
+static uint64_t split(RamResetBlock *blk, const PolicyFacts *facts,
+                      uint64_t chunk, const bool *drop)
+{
+    uint64_t dropped = 0;
+    size_t from, to;
+
+    for (from = 0; from < facts->nr_chunks; from = to) {
+        uint64_t start = from * chunk, end;
+
+        for (to = from + 1; to < facts->nr_chunks && drop[to] == drop[from];) {
+            to++;
+        }
+        end = MIN(to * chunk, blk->map.len);
+        ram_reset_add_part(blk, start, end - start, ram_reset_class(
+            strategies[drop[from] ? POLICY_DROP : POLICY_CLEAR]));
+        dropped += drop[from] ? end - start : 0;
+    }
+    return dropped;
+}
+
+static void carry_out(RamResetBlock *blk, const PolicyFacts *facts,
+                      PolicyChoice choice, uint64_t chunk, const bool *drop)
+{
+    if (choice == POLICY_SPLIT) {
+        blk->info->decision->dropped = split(blk, facts, chunk, drop);
+    } else {
+        ram_reset_add_part(blk, 0, blk->map.len,
+                           ram_reset_class(strategies[choice]));
+    }
+    blk->info->strategy = g_strdup(choice_name(choice));
+    blk->cleared = g_new0(uint32_t, facts->nr_chunks *
+                                    (chunk / RAM_RESET_CHUNK));
+}
+
+static void clear_instead(RamResetBlock *blk, const char *why)
+{
+    blk->info->strategy = g_strdup(choice_name(POLICY_CLEAR));
+    blk->info->reason = g_strdup(why);
+    ram_reset_add_part(blk, 0, blk->map.len,
+                       ram_reset_class(strategies[POLICY_CLEAR]));
+}
+
+static void auto_plan(RamReset *rr, RamResetBlock *blk)
+{
+    RamResetAuto *ra = RAM_RESET_AUTO(rr);
+    CostsKind kind = kind_of(blk->map.shared, blk->map.page_size);
+    RamResetKnown *known = lookup(ra, blk);
+    int64_t before = get_clock();
+    char *refusals[POLICY_NR_CHOICES] = { NULL };
+    g_autofree bool *drop = NULL;
+    PolicyFacts facts;
+    PolicyCosts costs;
+    PolicyDecision decision;
+    const PolicyChunk *chunks;
+    size_t nr_chunks;
+    uint64_t chunk;
+
+    if (!ra->costs.known[kind]) {
+        clear_instead(blk, "what this kind of memory costs is not known");
+        return;
+    }
+    if (facts_update(known->facts, blk) < 0) {
+        clear_instead(blk, "the kernel does not tell what is populated");
+        return;
+    }
+    chunks = facts_chunks(known->facts, &nr_chunks, &chunk);
+    facts = (PolicyFacts) {
+        .objective = (PolicyObjective)ra->objective,
+        .chunks = chunks,
+        .nr_chunks = nr_chunks,
+        .chunk_pages = chunk / PAGE_SIZE,
+        .threads = ram_reset_threads(rr),
+        .prealloc = ram_reset_block_is_preallocated(blk),
+        .can_drop = can(rr, blk, POLICY_DROP, refusals),
+        .can_remap = can(rr, blk, POLICY_REMAP, refusals),
+    };
+    costs = ra->costs.kinds[kind];
+    if (kind == COSTS_HUGETLB) {
+        costs = costs_for_granule(&costs, blk->map.page_size / PAGE_SIZE);
+    }
+    drop = g_new0(bool, facts.nr_chunks);
+    decision = policy_decide(&costs, &facts, drop);
+
+    blk->info->decision = tell(&decision, &facts, refusals);
+    blk->info->reason = g_strdup_printf("the cheapest for '%s', by '%s'",
+                                        RamResetObjective_str(ra->objective),
+                                        ram_reset_id(rr));
+    carry_out(blk, &facts, decision.choice, chunk, drop);
+    known->granule = costs.granule;
+    known->estimated_ns = decision.estimates[decision.choice].reset;
+    known->planning_ns = get_clock() - before;
+}
+
+static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
+{
+    RamResetKnown *known = g_hash_table_lookup(RAM_RESET_AUTO(rr)->blocks,
+                                               blk->info->name);
+    double measured = blk->info->reset_ns - known->planning_ns;
+
+    if (!blk->info->decision) {
+        return;
+    }
+    if (blk->known) {
+        facts_learn(known->facts, blk, known->granule);
+    }
+    if (!blk->info->fallback &&
+        MAX(measured, known->estimated_ns) > MISJUDGED_NS &&
+        MAX(measured, known->estimated_ns) >
+        MISJUDGED_FACTOR * MIN(measured, known->estimated_ns)) {
+        trace_ram_reset_misjudged(blk->info->name, blk->info->strategy,
+                                  known->estimated_ns, measured);
+    }
+}
+
+static void auto_query(RamReset *rr, RamResetObjectInfo *obj)
+{
+    RamResetAuto *ra = RAM_RESET_AUTO(rr);
+    RamResetAutoInfo *info = obj->q_auto = g_new0(RamResetAutoInfo, 1);
+    RamResetCostsList **tail = &info->costs;
+
+    info->objective = ra->objective;
+    info->calibration_ns = ra->calibration_ns;
+    for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
+        const PolicyCosts *from = &ra->costs.kinds[kind];
+        RamResetCosts *costs;
+
+        if (!ra->costs.known[kind]) {
+            continue;
+        }
+        costs = g_new0(RamResetCosts, 1);
+        costs->kind = g_strdup(costs_kind_name(kind));
+        costs->granule = (uint64_t)from->granule * PAGE_SIZE;
+        costs->test = from->test;
+        costs->clear = from->clear;
+        costs->drop_call = from->drop_call;
+        costs->drop = from->drop;
+        costs->remap_call = from->remap_call;
+        costs->remap = from->remap;
+        costs->fault = from->fault;
+        costs->guest_fault = from->guest_fault;
+        costs->guest_map = from->guest_map;
+        QAPI_LIST_APPEND(tail, costs);
+    }
+}
+
+static int auto_get_objective(Object *obj, Error **errp)
+{
+    return RAM_RESET_AUTO(obj)->objective;
+}
+
+static void auto_set_objective(Object *obj, int value, Error **errp)
+{
+    RAM_RESET_AUTO(obj)->objective = value;
+}
+
+static char *auto_get_costs(Object *obj, Error **errp)
+{
+    return g_strdup(RAM_RESET_AUTO(obj)->costs_file);
+}
+
+static void auto_set_costs(Object *obj, const char *value, Error **errp)
+{
+    RamResetAuto *ra = RAM_RESET_AUTO(obj);
+
+    if (RAM_RESET(obj)->completed) {
+        error_setg(errp, "cannot change property 'costs' of %s '%s'",
+                   TYPE_RAM_RESET_AUTO, ram_reset_id(RAM_RESET(obj)));
+        return;
+    }
+    g_free(ra->costs_file);
+    ra->costs_file = g_strdup(value);
+}
+
+static void auto_init(Object *obj)
+{
+    RAM_RESET_AUTO(obj)->blocks = g_hash_table_new_full(g_str_hash, g_str_equal,
+                                                        g_free, known_free);
+}
+
+static void auto_finalize(Object *obj)
+{
+    RamResetAuto *ra = RAM_RESET_AUTO(obj);
+
+    if (ra->notifier.ram_block_added) {
+        ram_block_notifier_remove(&ra->notifier);
+    }
+    g_hash_table_unref(ra->blocks);
+    g_free(ra->costs_file);
+}
+
+static void auto_class_init(ObjectClass *oc, RamResetClassData *data)
+{
+    RamResetClass *rrc = RAM_RESET_CLASS(oc);
+
+    rrc->check = auto_check;
+    rrc->machine_ready = auto_machine_ready;
+    rrc->query = auto_query;
+    rrc->supports = auto_supports;
+    rrc->plan = auto_plan;
+    rrc->loaded = auto_loaded;
+
+    object_class_property_add_enum(oc, "objective", "RamResetObjective",
+                                   &RamResetObjective_lookup,
+                                   auto_get_objective, auto_set_objective);
+    object_class_property_set_description(oc, "objective",
+        "What to make small: the load and the guest's faults after it (total), "
+        "the load (latency), or the memory in use after it (footprint)");
+    object_class_property_add_str(oc, "costs", auto_get_costs, auto_set_costs);
+    object_class_property_set_description(oc, "costs",
+        "File that says what things cost on this host; measured if not given");
+}
+
+static const TypeInfo auto_types[] = {
+    {
+        .name = TYPE_RAM_RESET_AUTO,
+        .parent = TYPE_RAM_RESET,
+        .instance_size = sizeof(RamResetAuto),
+        .instance_init = auto_init,
+        .instance_finalize = auto_finalize,
+        .class_init = auto_class_init,
+    },
+};
+
+DEFINE_TYPES(auto_types)

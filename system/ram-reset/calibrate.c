@@ -1,0 +1,369 @@
+/*
+ * ram-reset-auto: what things cost on this host
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/madvise.h"
+#include "qemu/memfd.h"
+#include "qemu/timer.h"
+#include "system/kvm.h"
+#include "calibrate.h"
+#include "internal.h"
+#include "prim-kvm.h"
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define PAGE_SIZE   4096
+#define HUGE_SIZE   (2 * MiB)
+#define CACHE_LINE  64
+
+/* Medians of so many parts of the scratch memory: hosts are noisy */
+#define SLICES      8
+#define SLICE       (256 * KiB)
+#define HUGE_SLICES 4
+
+#define GUEST_PAGES 160
+
+/*
+ * About what is published for faults and lost mappings on hosts with EPT; none
+ * of it has been measured here.
+ */
+static const GuestCosts assumed = { .fault = 1500, .map = 1500, .unmap = 200 };
+
+/* No kind of memory may keep QEMU from starting for longer, in ns */
+#define PATIENCE 5000000
+
+typedef struct Scratch {
+    PrimMap map;
+    PrimBacking backing;
+    size_t slice, nr;
+    size_t granule;             /* bytes */
+    int64_t deadline;
+} Scratch;
+
+typedef struct Samples {
+    double ns[SLICES];
+    unsigned nr;
+} Samples;
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Enough if there is no time for more */
+static bool add_sample(const Scratch *s, Samples *samples, int64_t since)
+{
+    int64_t at = get_clock();
+
+    samples->ns[samples->nr++] = at - since;
+    return at < s->deadline;
+}
+
+static double median(Samples *s)
+{
+    qsort(s->ns, s->nr, sizeof(s->ns[0]), compare);
+    return s->ns[s->nr / 2];
+}
+
+/* What is left of @whole when @part is taken off; noise may have it negative */
+static double beyond(double whole, double part)
+{
+    return MAX(whole - part, 1);
+}
+
+static void *map_aligned(size_t len, int flags, int fd)
+{
+    uint8_t *p = mmap(NULL, len + HUGE_SIZE, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *host = (uint8_t *)QEMU_ALIGN_UP((uintptr_t)p, HUGE_SIZE);
+
+    if (p == MAP_FAILED) {
+        return p;
+    }
+    munmap(host + len, p + HUGE_SIZE - host);
+    if (host > p) {
+        munmap(p, host - p);
+    }
+    p = mmap(host, len, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0);
+    if (p == MAP_FAILED) {
+        munmap(host, len);
+    }
+    return p;
+}
+
+static void scratch_unmap(Scratch *s)
+{
+    if (s->map.host != MAP_FAILED) {
+        munmap(s->map.host, s->map.len);
+    }
+    if (s->map.fd >= 0) {
+        close(s->map.fd);
+    }
+}
+
+static bool scratch_map(Scratch *s, CostsKind kind)
+{
+    bool huge = kind == COSTS_HUGETLB;
+
+    s->map = (PrimMap) {
+        .host = MAP_FAILED,
+        .len = HUGE_SLICES * HUGE_SIZE,
+        .page_size = huge ? HUGE_SIZE : qemu_real_host_page_size(),
+        .shared = kind != COSTS_ANONYMOUS,
+        .fd = -1,
+    };
+    if (s->map.shared) {
+        s->map.fd = qemu_memfd_create("ram-reset-costs", s->map.len, huge,
+                                      huge ? HUGE_SIZE : 0, 0, NULL);
+    }
+    if (s->map.shared == (s->map.fd >= 0)) {
+        s->map.host = map_aligned(s->map.len, s->map.shared ? MAP_SHARED
+                                  : MAP_PRIVATE | MAP_ANONYMOUS, s->map.fd);
+    }
+    if (s->map.host == MAP_FAILED) {
+        scratch_unmap(s);
+        return false;
+    }
+    /* As ram_block_add() does it; refused advice is no failure */
+    qemu_madvise(s->map.host, s->map.len, QEMU_MADV_HUGEPAGE);
+    s->backing = prim_backing(&s->map);
+    return true;
+}
+
+static uint8_t *slice(const Scratch *s, unsigned i)
+{
+    return s->map.host + i * s->slice;
+}
+
+/* A 0 is written, so that pages still read as zero */
+static void touch(uint8_t *host, size_t len, size_t step)
+{
+    for (size_t at = 0; at < len; at += step) {
+        qatomic_set(host + at, 0);
+    }
+}
+
+/* How much is there when one byte has been touched */
+static bool find_granule(Scratch *s)
+{
+    uint32_t pages = 0;
+
+    touch(s->map.host, 1, 1);
+    if (prim_count_mapped(&s->map, s->map.len, &pages) < 0) {
+        return false;
+    }
+    s->granule = pow2floor(MAX(pages, 1)) * qemu_real_host_page_size();
+    s->granule = MIN(s->granule, HUGE_SIZE);
+    if (s->granule > SLICE) {
+        s->nr = HUGE_SLICES;
+        s->slice = HUGE_SIZE;
+        return true;
+    }
+    s->nr = SLICES;
+    s->slice = SLICE;
+    munmap(slice(s, SLICES), s->map.len - SLICES * SLICE);
+    s->map.len = SLICES * SLICE;
+    return s->map.fd < 0 || ftruncate(s->map.fd, s->map.len) == 0;
+}
+
+/* Memory of a guest has seldom been used a moment ago */
+static void flush(uint8_t *host, size_t len)
+{
+#ifdef __SSE2__
+    for (size_t at = 0; at < len; at += CACHE_LINE) {
+        _mm_clflush(host + at);
+    }
+    _mm_mfence();
+#endif
+}
+
+static double measure_touch(const Scratch *s)
+{
+    Samples samples = { .nr = 0 };
+
+    for (unsigned i = 0; i < s->nr; i++) {
+        int64_t before = get_clock();
+
+        touch(slice(s, i), s->slice, s->granule);
+        if (!add_sample(s, &samples, before)) {
+            break;
+        }
+    }
+    return median(&samples) / (s->slice / s->granule);
+}
+
+/* For each page of a slice; @value: what is in all of them */
+static double measure_clear(const Scratch *s, int value)
+{
+    Samples samples = { .nr = 0 };
+
+    for (unsigned i = 0; i < s->nr; i++) {
+        g_autoptr(GArray) pieces = g_array_new(false, false,
+                                               sizeof(RamResetPiece));
+        RamResetPiece piece = { .len = s->slice };
+        int64_t before;
+
+        g_array_append_val(pieces, piece);
+        memset(slice(s, i), value, s->slice);
+        flush(slice(s, i), s->slice);
+        before = get_clock();
+        ram_reset_clear_pieces(slice(s, i), pieces, 1);
+        if (!add_sample(s, &samples, before)) {
+            break;
+        }
+    }
+    return median(&samples) / (s->slice / PAGE_SIZE);
+}
+
+/* For each slice, populated or not; negative if that is refused */
+static double measure_drop(const Scratch *s)
+{
+    Samples samples = { .nr = 0 };
+
+    /* All of them: the next step starts with nothing populated */
+    for (unsigned i = 0; i < s->nr; i++) {
+        int64_t before = get_clock();
+
+        if (prim_drop(&s->map, s->backing, i * s->slice, s->slice) < 0) {
+            return -1;
+        }
+        add_sample(s, &samples, before);
+    }
+    return median(&samples);
+}
+
+/* For all of it; negative if that is refused, as where hugepages are few */
+static double measure_remap(const Scratch *s)
+{
+    PrimFresh fresh;
+    int64_t before = get_clock();
+
+    if (prim_fresh_map(&s->map, &fresh) < 0 ||
+        prim_fresh_swap(&s->map, &fresh) < 0) {
+        return -1;
+    }
+    return get_clock() - before;
+}
+
+static bool measure(Scratch *s, PolicyCosts *costs)
+{
+    double full, empty;
+    uint64_t pages;
+
+    if (!find_granule(s) || measure_drop(s) < 0) {
+        return false;
+    }
+    measure_touch(s);
+    measure_drop(s);
+    /* Now the kernel has had the pages once, as those of a running guest */
+    costs->granule = s->granule / PAGE_SIZE;
+    costs->fault = measure_touch(s);
+    costs->test = measure_clear(s, 0);
+    costs->clear = measure_clear(s, 0x5a);
+    full = measure_drop(s);
+    empty = measure_drop(s);
+    costs->drop_call = empty;
+    costs->drop = beyond(full, empty) / (s->slice / PAGE_SIZE);
+
+    pages = s->map.len / PAGE_SIZE;
+    empty = measure_remap(s);
+    qemu_madvise(s->map.host, s->map.len, QEMU_MADV_HUGEPAGE);
+    touch(s->map.host, s->map.len, s->granule);
+    full = measure_remap(s);
+    costs->remap_call = empty;
+    costs->remap = beyond(full, empty) / pages;
+    if (empty < 0 || full < 0) {
+        /* Nobody can say, so it is not to be chosen for its price */
+        costs->remap_call = costs->fault * pages;
+        costs->remap = costs->drop + costs->clear;
+    }
+    return true;
+}
+
+bool calibrate(CostsKind kind, PolicyCosts *costs)
+{
+    Scratch s = { .deadline = get_clock() + PATIENCE };
+    bool ok;
+
+    if (scratch_map(&s, kind)) {
+        ok = measure(&s, costs);
+        scratch_unmap(&s);
+        return ok;
+    }
+    if (kind != COSTS_HUGETLB || !calibrate(COSTS_ANONYMOUS, costs)) {
+        return false;
+    }
+    /* Clearing is nearly all that a fault there does */
+    costs->granule = HUGE_SIZE / PAGE_SIZE;
+    costs->fault = costs->granule * costs->clear;
+    return true;
+}
+
+/* The first third of @map is not there, the second only QEMU has */
+static bool measure_guest(const PrimMap *map, PrimGuest *guest,
+                          GuestCosts *costs)
+{
+    uint64_t third = map->len / 3;
+    unsigned count = third / PAGE_SIZE;
+    int64_t at[5], with, without;
+
+    /* Once, for what it takes to run at all */
+    touch(map->host, PAGE_SIZE, PAGE_SIZE);
+    if (prim_guest_touch(guest, 0, PAGE_SIZE, 1) < 0) {
+        return false;
+    }
+    madvise(map->host, PAGE_SIZE, MADV_DONTNEED);
+    at[0] = get_clock();
+    touch(map->host + third, 2 * third, PAGE_SIZE);
+    at[1] = get_clock();
+    if (prim_guest_touch(guest, third, PAGE_SIZE, count) < 0) {
+        return false;
+    }
+    at[2] = get_clock();
+    if (prim_guest_touch(guest, 0, PAGE_SIZE, count) < 0) {
+        return false;
+    }
+    at[3] = get_clock();
+    madvise(map->host + third, third, MADV_DONTNEED);
+    at[4] = get_clock();
+    with = at[4] - at[3];
+    madvise(map->host + 2 * third, third, MADV_DONTNEED);
+    without = get_clock() - at[4];
+
+    costs->map = (at[2] - at[1]) / count;
+    costs->fault = beyond((at[3] - at[2]) / count,
+                          (at[1] - at[0]) / (2 * count));
+    costs->unmap = beyond(with, without) / count;
+    return true;
+}
+
+GuestCosts calibrate_guest(void)
+{
+    PrimMap map = { .len = 3 * GUEST_PAGES * PAGE_SIZE };
+    GuestCosts costs = { 0 };
+    PrimGuest *guest = NULL;
+    bool ok = false;
+
+    if (!kvm_enabled()) {
+        return costs;
+    }
+    map.host = map_aligned(map.len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (map.host != MAP_FAILED) {
+        qemu_madvise(map.host, map.len, QEMU_MADV_NOHUGEPAGE);
+        guest = prim_guest_new(map.host, map.len);
+    }
+    if (guest) {
+        ok = measure_guest(&map, guest, &costs);
+        prim_guest_free(guest);
+    }
+    if (map.host != MAP_FAILED) {
+        munmap(map.host, map.len);
+    }
+    return ok ? costs : assumed;
+}

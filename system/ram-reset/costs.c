@@ -1,0 +1,142 @@
+/*
+ * ram-reset-auto: what things cost on a host, kind of memory by kind
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#include <glib.h>
+#include <string.h>
+#else
+#include "qemu/osdep.h"
+#endif
+#include "costs.h"
+
+#define GRANULE "granule"
+
+/* A page of 1 GiB, in those of 4 KiB */
+#define MAX_GRANULE 262144
+
+/* A second, for what takes a microsecond */
+#define MAX_NS 1e9
+
+static const struct {
+    const char *name;
+    size_t offset;
+} keys[] = {
+    { "test", offsetof(PolicyCosts, test) },
+    { "clear", offsetof(PolicyCosts, clear) },
+    { "drop-call", offsetof(PolicyCosts, drop_call) },
+    { "drop", offsetof(PolicyCosts, drop) },
+    { "remap-call", offsetof(PolicyCosts, remap_call) },
+    { "remap", offsetof(PolicyCosts, remap) },
+    { "fault", offsetof(PolicyCosts, fault) },
+    { "guest-fault", offsetof(PolicyCosts, guest_fault) },
+    { "guest-map", offsetof(PolicyCosts, guest_map) },
+};
+
+const char *costs_kind_name(CostsKind kind)
+{
+    static const char *const names[] = { "anonymous", "shared", "hugetlb" };
+
+    return names[kind];
+}
+
+static double *member(PolicyCosts *costs, unsigned key)
+{
+    return (double *)((char *)costs + keys[key].offset);
+}
+
+static char *read_kind(GKeyFile *file, const char *group, PolicyCosts *costs)
+{
+    g_autoptr(GError) err = NULL;
+    g_auto(GStrv) found = g_key_file_get_keys(file, group, NULL, NULL);
+    int granule = g_key_file_get_integer(file, group, GRANULE, &err);
+
+    if (err) {
+        return g_strdup(err->message);
+    }
+    if (granule < 1 || granule > MAX_GRANULE || (granule & (granule - 1))) {
+        return g_strdup_printf("[%s] " GRANULE "=%d is not a power of two up "
+                               "to %d", group, granule, MAX_GRANULE);
+    }
+    costs->granule = granule;
+    for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
+        double ns = g_key_file_get_double(file, group, keys[i].name, &err);
+
+        if (err) {
+            return g_strdup(err->message);
+        }
+        /* Also refuses what is not a number */
+        if (!(ns >= 0 && ns <= MAX_NS)) {
+            return g_strdup_printf("[%s] %s=%g is not within 0 and %g "
+                                   "nanoseconds", group, keys[i].name, ns,
+                                   MAX_NS);
+        }
+        *member(costs, i) = ns;
+    }
+    if (g_strv_length(found) != G_N_ELEMENTS(keys) + 1) {
+        return g_strdup_printf("[%s] has keys that are not known", group);
+    }
+    return NULL;
+}
+
+char *costs_read(const char *path, HostCosts *costs)
+{
+    g_autoptr(GKeyFile) file = g_key_file_new();
+    g_autoptr(GError) err = NULL;
+    g_auto(GStrv) groups = NULL;
+    unsigned known = 0;
+
+    *costs = (HostCosts) { };
+    if (!g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &err)) {
+        return g_strdup(err->message);
+    }
+    for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
+        const char *name = costs_kind_name(kind);
+        char *reason;
+
+        if (g_key_file_has_group(file, name)) {
+            reason = read_kind(file, name, &costs->kinds[kind]);
+            if (reason) {
+                return reason;
+            }
+            costs->known[kind] = true;
+            known++;
+        }
+    }
+    groups = g_key_file_get_groups(file, NULL);
+    if (!known || g_strv_length(groups) != known) {
+        return g_strdup("its groups are not [anonymous], [shared] or "
+                        "[hugetlb]");
+    }
+    return NULL;
+}
+
+char *costs_to_text(const HostCosts *costs)
+{
+    g_autoptr(GKeyFile) file = g_key_file_new();
+
+    for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
+        const char *name = costs_kind_name(kind);
+        PolicyCosts c = costs->kinds[kind];
+
+        if (!costs->known[kind]) {
+            continue;
+        }
+        g_key_file_set_integer(file, name, GRANULE, c.granule);
+        for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
+            g_key_file_set_double(file, name, keys[i].name, *member(&c, i));
+        }
+    }
+    return g_key_file_to_data(file, NULL, NULL);
+}
+
+PolicyCosts costs_for_granule(const PolicyCosts *costs, uint32_t granule)
+{
+    PolicyCosts scaled = *costs;
+
+    scaled.granule = granule;
+    scaled.fault = costs->fault / costs->granule * granule;
+    return scaled;
+}

@@ -1,0 +1,192 @@
+/*
+ * ram-reset-auto: which strategy is the cheapest
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#include <glib.h>
+#else
+#include "qemu/osdep.h"
+#endif
+#include <math.h>
+#include "policy.h"
+
+/* As in memset.c: one thread for each 64 MiB */
+#define PAGES_A_THREAD 16384
+
+/* Above any number of nanoseconds that a page can cost */
+#define FOOTPRINT_NS_A_PAGE 1e9
+
+/* By how much a choice has to be better than one before it in the enum */
+#define MARGIN 0.97
+
+const char *policy_choice_name(PolicyChoice choice)
+{
+    static const char *const names[] = { "clear", "drop", "remap", "split" };
+
+    return names[choice];
+}
+
+double policy_score(PolicyObjective objective, const PolicyEstimate *e)
+{
+    switch (objective) {
+    case POLICY_LATENCY:
+        return e->reset + e->load;
+    case POLICY_FOOTPRINT:
+        return e->resident * FOOTPRINT_NS_A_PAGE + e->reset + e->load +
+               e->guest;
+    default:
+        return e->reset + e->load + e->guest;
+    }
+}
+
+static void add(PolicyEstimate *sum, const PolicyEstimate *e)
+{
+    sum->reset += e->reset;
+    sum->load += e->load;
+    sum->guest += e->guest;
+    sum->resident += e->resident;
+}
+
+/* How many granules @pages are in, if they lie anywhere in a chunk */
+static double granules(const PolicyCosts *costs, const PolicyFacts *facts,
+                       uint32_t pages)
+{
+    double all = (double)facts->chunk_pages / costs->granule;
+
+    if (costs->granule == 1) {
+        return pages;
+    }
+    return all <= 1 ? pages > 0 : all * (1 - pow(1 - 1 / all, pages));
+}
+
+static unsigned clearing_threads(const PolicyFacts *facts)
+{
+    uint64_t pages = 0, wanted;
+
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        pages += facts->chunks[i].resident;
+    }
+    wanted = (pages + PAGES_A_THREAD - 1) / PAGES_A_THREAD;
+    return MAX(1, MIN(facts->threads, wanted));
+}
+
+static PolicyEstimate estimate_clear(const PolicyCosts *costs,
+                                     const PolicyFacts *facts,
+                                     const PolicyChunk *c, unsigned threads)
+{
+    uint32_t left = c->resident - MIN(c->resident, c->stored);
+    uint32_t dirty = MIN(left, c->again);
+    uint32_t missing = c->stored - MIN(c->resident, c->stored);
+    /* Where a granule is a chunk it is there, or it is not */
+    double brought = costs->granule >= facts->chunk_pages && c->resident
+                     ? 0 : granules(costs, facts, missing);
+
+    return (PolicyEstimate) {
+        .possible = true,
+        .reset = (dirty * costs->clear + (left - dirty) * costs->test) /
+                 threads,
+        .load = brought * costs->fault,
+        .resident = c->resident + brought * costs->granule,
+    };
+}
+
+/* @remap: by fresh memory; else by giving pages back */
+static PolicyEstimate estimate_empty(const PolicyCosts *costs,
+                                     const PolicyFacts *facts,
+                                     const PolicyChunk *c, bool remap)
+{
+    bool populated = remap && facts->prealloc;
+    double all = (double)facts->chunk_pages / costs->granule;
+    double loaded = granules(costs, facts, c->stored);
+    double touched = granules(costs, facts, c->stored + c->again);
+    /* Of what is loaded the guest is taken to use as much as of the rest */
+    double mapped = granules(costs, facts, MIN(c->stored, c->again));
+    double fault = populated ? 0 : costs->fault;
+
+    return (PolicyEstimate) {
+        .possible = true,
+        .reset = c->resident * (remap ? costs->remap : costs->drop) +
+                 (populated ? all * costs->fault : 0),
+        .load = loaded * fault,
+        .guest = (touched - loaded) * (populated ? costs->guest_map :
+                                       fault + costs->guest_fault) +
+                 mapped * costs->guest_map,
+        .resident = populated ? facts->chunk_pages : loaded * costs->granule,
+    };
+}
+
+/*
+ * The cheapest way through all chunks, where going over from clearing to
+ * dropping takes one more call.  Backwards: @drop has, for a while, what is
+ * best for a chunk if the one before it is cleared, and @follow if dropped.
+ */
+static PolicyEstimate split(const PolicyCosts *costs, const PolicyFacts *facts,
+                            unsigned threads, bool *drop)
+{
+    g_autofree bool *follow = g_new(bool, facts->nr_chunks);
+    double after_clear = 0, after_drop = 0;
+    PolicyEstimate sum = { .possible = true };
+    bool dropping = false;
+
+    for (size_t i = facts->nr_chunks; i-- > 0;) {
+        const PolicyChunk *c = &facts->chunks[i];
+        PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
+        PolicyEstimate empty = estimate_empty(costs, facts, c, false);
+        double by_clear = policy_score(facts->objective, &clear) + after_clear;
+        double by_drop = policy_score(facts->objective, &empty) + after_drop;
+
+        drop[i] = by_drop + costs->drop_call < by_clear;
+        follow[i] = by_drop < by_clear;
+        after_clear = drop[i] ? by_drop + costs->drop_call : by_clear;
+        after_drop = follow[i] ? by_drop : by_clear;
+    }
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        const PolicyChunk *c = &facts->chunks[i];
+        PolicyEstimate e;
+
+        drop[i] = dropping ? follow[i] : drop[i];
+        sum.reset += drop[i] && !dropping ? costs->drop_call : 0;
+        dropping = drop[i];
+        e = dropping ? estimate_empty(costs, facts, c, false)
+                     : estimate_clear(costs, facts, c, threads);
+        add(&sum, &e);
+    }
+    return sum;
+}
+
+PolicyDecision policy_decide(const PolicyCosts *costs,
+                             const PolicyFacts *facts, bool *drop)
+{
+    PolicyDecision d = { .choice = POLICY_CLEAR };
+    PolicyEstimate *e = d.estimates;
+    unsigned threads = clearing_threads(facts);
+
+    e[POLICY_CLEAR].possible = true;
+    e[POLICY_DROP].possible = facts->can_drop;
+    e[POLICY_DROP].reset = costs->drop_call;
+    e[POLICY_REMAP].possible = facts->can_remap;
+    e[POLICY_REMAP].reset = costs->remap_call;
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        const PolicyChunk *c = &facts->chunks[i];
+        PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
+        PolicyEstimate dropped = estimate_empty(costs, facts, c, false);
+        PolicyEstimate fresh = estimate_empty(costs, facts, c, true);
+
+        add(&e[POLICY_CLEAR], &clear);
+        add(&e[POLICY_DROP], &dropped);
+        add(&e[POLICY_REMAP], &fresh);
+    }
+    if (facts->can_drop && facts->nr_chunks > 1) {
+        e[POLICY_SPLIT] = split(costs, facts, threads, drop);
+    }
+    for (PolicyChoice c = POLICY_DROP; c < POLICY_NR_CHOICES; c++) {
+        if (e[c].possible &&
+            policy_score(facts->objective, &e[c]) <
+            policy_score(facts->objective, &e[d.choice]) * MARGIN) {
+            d.choice = c;
+        }
+    }
+    return d;
+}

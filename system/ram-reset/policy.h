@@ -1,0 +1,95 @@
+/*
+ * ram-reset-auto: which strategy is the cheapest
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_POLICY_H
+#define RAM_RESET_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A function of what things cost here and of what there is to do, and of
+ * nothing else: no QEMU, no clock, no state.
+ *
+ * Pages are those of 4 KiB that the host counts in, whatever it maps.  What
+ * one fault brings is a granule: a page, or a huge one.
+ */
+
+/* What things cost for one kind of memory, in nanoseconds of one thread */
+typedef struct PolicyCosts {
+    uint32_t granule;       /* pages */
+    double test;            /* a page that is zero: to find that out */
+    double clear;           /* one that is not: to find out, and to clear */
+    double drop_call;       /* giving back a range, apart from its pages */
+    double drop;            /* ... each page that is there */
+    double remap_call;      /* fresh memory for a block, apart from ... */
+    double remap;           /* ... each page that was there */
+    double fault;           /* QEMU touches a granule that is not there */
+    double guest_fault;     /* what is added to that if the guest does */
+    double guest_map;       /* the guest touches one that QEMU has touched */
+} PolicyCosts;
+
+typedef enum PolicyObjective {
+    POLICY_TOTAL,           /* the load, and the faults that the guest has */
+    POLICY_LATENCY,         /* the load alone */
+    POLICY_FOOTPRINT,       /* memory in use after the load, then TOTAL */
+} PolicyObjective;
+
+/* A part of a block, at least as large as a granule; numbers of pages */
+typedef struct PolicyChunk {
+    uint32_t resident;      /* that are there */
+    uint32_t stored;        /* that the snapshot is going to write */
+    uint32_t again;         /* others that the guest will write afterwards */
+} PolicyChunk;
+
+typedef struct PolicyFacts {
+    PolicyObjective objective;
+    const PolicyChunk *chunks;
+    size_t nr_chunks;       /* at least 1 */
+    uint32_t chunk_pages;   /* the last chunk may have fewer */
+    unsigned threads;       /* that clear, at least 1 */
+    bool prealloc;          /* fresh memory is populated at once */
+    bool can_drop, can_remap;
+} PolicyFacts;
+
+typedef enum PolicyChoice {
+    POLICY_CLEAR,           /* in place, what the snapshot does not write */
+    POLICY_DROP,
+    POLICY_REMAP,
+    POLICY_SPLIT,           /* some chunks are cleared, others dropped */
+    POLICY_NR_CHOICES,
+} PolicyChoice;
+
+/* In nanoseconds; @resident in pages */
+typedef struct PolicyEstimate {
+    bool possible;
+    double reset;           /* making memory zero */
+    double load;            /* faults while the snapshot is read */
+    double guest;           /* faults of the guest */
+    uint64_t resident;      /* when the load has ended */
+} PolicyEstimate;
+
+typedef struct PolicyDecision {
+    PolicyChoice choice;
+    PolicyEstimate estimates[POLICY_NR_CHOICES];
+} PolicyDecision;
+
+/*
+ * @drop: for each chunk whether it is to be dropped, by the caller; of use
+ * where POLICY_SPLIT is chosen.  The simpler choice is taken if another one is
+ * not better by some percent: estimates are not exact.
+ */
+PolicyDecision policy_decide(const PolicyCosts *costs,
+                             const PolicyFacts *facts, bool *drop);
+
+/* What @objective has as small as can be, in nanoseconds */
+double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);
+
+/* "clear", "drop", ... */
+const char *policy_choice_name(PolicyChoice choice);
+
+#endif

@@ -1,0 +1,369 @@
+/*
+ * Unit tests for system/ram-reset/policy.c and costs.c
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+#include "../../system/ram-reset/costs.h"
+
+#define CHUNK_PAGES 512
+#define CHUNKS      512             /* 1 GiB */
+
+static HostCosts load_costs(const char *host)
+{
+    g_autofree char *name = g_strdup_printf("%s.costs", host);
+    g_autofree char *path = g_test_build_filename(G_TEST_DIST, "costs", name,
+                                                  NULL);
+    HostCosts costs;
+
+    g_assert_null(costs_read(path, &costs));
+    return costs;
+}
+
+/* Pages of a chunk; the same for each, or another for the second half */
+typedef struct Scene {
+    const char *name;
+    PolicyChunk first, second;
+} Scene;
+
+enum { EMPTY, SPARSE, GROWN, LEFT, DENSE, MIXED, STORED };
+
+static const Scene scenes[] = {
+    [EMPTY] = { "nothing is populated", { 0, 0, 0 }, { 0, 0, 0 } },
+    [SPARSE] = { "1 % is, and used again", { 5, 0, 5 }, { 5, 0, 5 } },
+    [GROWN] = { "all is, 1 % is used again", { 512, 0, 5 }, { 512, 0, 5 } },
+    [LEFT] = { "all is, and never used again", { 512, 0, 0 }, { 512, 0, 0 } },
+    [DENSE] = { "all is, and used again", { 512, 0, 512 }, { 512, 0, 512 } },
+    [MIXED] = { "half is used again, half is not", { 512, 0, 512 },
+                { 512, 0, 0 } },
+    [STORED] = { "the snapshot writes all", { 512, 512, 0 }, { 512, 512, 0 } },
+};
+
+static PolicyFacts facts_of(const Scene *scene, PolicyObjective objective)
+{
+    static PolicyChunk chunks[CHUNKS];
+
+    for (unsigned i = 0; i < CHUNKS; i++) {
+        chunks[i] = i < CHUNKS / 2 ? scene->first : scene->second;
+    }
+    return (PolicyFacts) {
+        .objective = objective, .chunks = chunks, .nr_chunks = CHUNKS,
+        .chunk_pages = CHUNK_PAGES, .threads = 2, .can_drop = true,
+        .can_remap = true,
+    };
+}
+
+typedef struct Case {
+    const char *host;
+    CostsKind kind;
+    PolicyObjective objective;
+    int scene;
+    PolicyChoice choice;
+} Case;
+
+static void test_decision(const void *opaque)
+{
+    const Case *c = opaque;
+    HostCosts costs = load_costs(c->host);
+    PolicyFacts facts = facts_of(&scenes[c->scene], c->objective);
+    bool drop[CHUNKS];
+    PolicyDecision d = policy_decide(&costs.kinds[c->kind], &facts, drop);
+
+    for (PolicyChoice i = 0; i < POLICY_NR_CHOICES; i++) {
+        const PolicyEstimate *e = &d.estimates[i];
+
+        g_test_message("%s: reset %.3f, load %.3f, guest %.3f ms, %u pages",
+                       policy_choice_name(i), e->reset / 1e6, e->load / 1e6,
+                       e->guest / 1e6, (unsigned)e->resident);
+    }
+    g_assert_cmpstr(policy_choice_name(d.choice), ==,
+                    policy_choice_name(c->choice));
+    for (unsigned i = 0; d.choice == POLICY_SPLIT && i < CHUNKS; i++) {
+        g_assert_cmpint(drop[i], ==, i >= CHUNKS / 2);
+    }
+}
+
+/* 1 page of 4 KiB in each of 3 chunks, with round numbers for costs */
+static void test_estimates(void)
+{
+    static const PolicyChunk chunks[] = { { 10, 4, 2 }, { 0, 3, 0 }, { 6, 0, 6 } };
+    PolicyCosts costs = {
+        .granule = 1, .test = 1, .clear = 3, .drop_call = 100, .drop = 10,
+        .remap_call = 1000, .remap = 20, .fault = 50, .guest_fault = 7,
+        .guest_map = 5,
+    };
+    PolicyFacts facts = {
+        .chunks = chunks, .nr_chunks = 3, .chunk_pages = CHUNK_PAGES,
+        .threads = 1, .can_drop = true, .can_remap = true,
+    };
+    bool drop[3];
+    PolicyDecision d = policy_decide(&costs, &facts, drop);
+    PolicyEstimate *e = d.estimates;
+
+    /* 4 tested, 2 cleared; 6 cleared; 3 that are not there */
+    g_assert_cmpfloat(e[POLICY_CLEAR].reset, ==, 4 * 1 + 8 * 3);
+    g_assert_cmpfloat(e[POLICY_CLEAR].load, ==, 3 * 50);
+    g_assert_cmpfloat(e[POLICY_CLEAR].guest, ==, 0);
+    g_assert_cmpuint(e[POLICY_CLEAR].resident, ==, 16 + 3);
+    g_assert_cmpfloat(e[POLICY_DROP].reset, ==, 100 + 16 * 10);
+    g_assert_cmpfloat(e[POLICY_DROP].load, ==, 7 * 50);
+    g_assert_cmpfloat(e[POLICY_DROP].guest, ==, 8 * (50 + 7) + 2 * 5);
+    g_assert_cmpuint(e[POLICY_DROP].resident, ==, 7);
+    g_assert_cmpfloat(e[POLICY_REMAP].reset, ==, 1000 + 16 * 20);
+    g_assert_cmpfloat(e[POLICY_REMAP].load, ==, 7 * 50);
+    g_assert_cmpint(d.choice, ==, POLICY_CLEAR);
+
+    facts.prealloc = true;
+    d = policy_decide(&costs, &facts, drop);
+    g_assert_cmpfloat(e[POLICY_REMAP].reset, ==,
+                      1000 + 16 * 20 + 3 * CHUNK_PAGES * 50);
+    g_assert_cmpfloat(e[POLICY_REMAP].load, ==, 0);
+    g_assert_cmpuint(e[POLICY_REMAP].resident, ==, 3 * CHUNK_PAGES);
+
+    facts.prealloc = false;
+    costs.granule = CHUNK_PAGES;
+    d = policy_decide(&costs, &facts, drop);
+    g_assert_cmpfloat(e[POLICY_CLEAR].load, ==, 50);
+    g_assert_cmpfloat(e[POLICY_DROP].load, ==, 2 * 50);
+    g_assert_cmpfloat(e[POLICY_DROP].guest, ==, 1 * (50 + 7) + 1 * 5);
+    g_assert_cmpuint(e[POLICY_DROP].resident, ==, 2 * CHUNK_PAGES);
+}
+
+static double score_of(const PolicyCosts *costs, const PolicyFacts *facts,
+                       unsigned mask)
+{
+    PolicyFacts one = *facts;
+    double sum = 0;
+
+    one.nr_chunks = 1;
+    for (unsigned i = 0; i < facts->nr_chunks; i++) {
+        bool dropped = mask >> i & 1, before = i && (mask >> (i - 1) & 1);
+        PolicyChoice choice;
+        PolicyDecision d;
+        bool drop;
+
+        one.chunks = &facts->chunks[i];
+        d = policy_decide(costs, &one, &drop);
+        choice = dropped ? POLICY_DROP : POLICY_CLEAR;
+        sum += policy_score(facts->objective, &d.estimates[choice]);
+        sum -= dropped && before ? costs->drop_call : 0;
+    }
+    return sum;
+}
+
+static PolicyFacts random_facts(GRand *rand, PolicyChunk *chunks, unsigned nr)
+{
+    for (unsigned i = 0; i < nr; i++) {
+        bool dense = g_rand_boolean(rand);
+
+        chunks[i].resident = g_rand_int_range(rand, 0, dense ? 513 : 8);
+        chunks[i].stored = g_rand_int_range(rand, 0, 100);
+        chunks[i].again = g_rand_int_range(rand, 0, chunks[i].resident + 1);
+    }
+    return (PolicyFacts) {
+        .objective = g_rand_int_range(rand, POLICY_TOTAL, POLICY_FOOTPRINT + 1),
+        .chunks = chunks, .nr_chunks = nr, .chunk_pages = CHUNK_PAGES,
+        .threads = 1, .can_drop = true, .can_remap = g_rand_boolean(rand),
+    };
+}
+
+static PolicyCosts random_costs(GRand *rand)
+{
+    return (PolicyCosts) {
+        .granule = g_rand_boolean(rand) ? 1 : CHUNK_PAGES,
+        .test = g_rand_double_range(rand, 10, 300),
+        .clear = g_rand_double_range(rand, 10, 300),
+        .drop_call = g_rand_double_range(rand, 100, 20000),
+        .drop = g_rand_double_range(rand, 1, 500),
+        .remap_call = g_rand_double_range(rand, 1000, 100000),
+        .remap = g_rand_double_range(rand, 1, 500),
+        .fault = g_rand_double_range(rand, 100, 10000),
+        .guest_fault = g_rand_double_range(rand, 0, 5000),
+        .guest_map = g_rand_double_range(rand, 0, 5000),
+    };
+}
+
+/* Against all ways to split a block; and no choice is far from the best */
+static void test_split_is_the_best(void)
+{
+    g_autoptr(GRand) rand = g_rand_new_with_seed(4);
+
+    for (unsigned round = 0; round < 2000; round++) {
+        PolicyChunk chunks[8];
+        PolicyFacts facts = random_facts(rand, chunks, 2 + round % 7);
+        PolicyCosts costs = random_costs(rand);
+        bool drop[8];
+        PolicyDecision d = policy_decide(&costs, &facts, drop);
+        double split = policy_score(facts.objective,
+                                    &d.estimates[POLICY_SPLIT]);
+        double best = INFINITY, chosen;
+
+        for (unsigned mask = 0; mask < 1u << facts.nr_chunks; mask++) {
+            best = MIN(best, score_of(&costs, &facts, mask));
+        }
+        g_assert_cmpfloat_with_epsilon(split, best, best / 1e9 + 1);
+        chosen = policy_score(facts.objective, &d.estimates[d.choice]);
+        for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
+            g_assert_true(!d.estimates[c].possible ||
+                          chosen * 0.96 <=
+                          policy_score(facts.objective, &d.estimates[c]));
+        }
+    }
+}
+
+/* What is impossible is never chosen, and without any choice it is to clear */
+static void test_refused(void)
+{
+    g_autoptr(GRand) rand = g_rand_new_with_seed(5);
+    PolicyChunk chunks[8];
+
+    for (unsigned round = 0; round < 500; round++) {
+        PolicyFacts facts = random_facts(rand, chunks, 8);
+        PolicyCosts costs = random_costs(rand);
+        bool drop[8];
+
+        facts.can_drop = false;
+        facts.can_remap = round & 1;
+        switch (policy_decide(&costs, &facts, drop).choice) {
+        case POLICY_CLEAR:
+            break;
+        case POLICY_REMAP:
+            g_assert_true(facts.can_remap);
+            break;
+        default:
+            g_assert_not_reached();
+        }
+    }
+}
+
+static char *write_file(const char *text)
+{
+    char *name = NULL;
+    int fd = g_file_open_tmp("ram-reset-XXXXXX", &name, NULL);
+
+    g_assert_cmpint(fd, >=, 0);
+    g_close(fd, NULL);
+    g_assert_true(g_file_set_contents(name, text, -1, NULL));
+    return name;
+}
+
+static void test_costs_round_trip(void)
+{
+    HostCosts costs = load_costs("nested-kvm"), again;
+    g_autofree char *text = costs_to_text(&costs);
+    g_autofree char *name = write_file(text);
+
+    g_assert_null(costs_read(name, &again));
+    for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
+        g_assert_true(costs.known[kind] && again.known[kind]);
+        g_assert_cmpuint(costs.kinds[kind].granule, ==,
+                         again.kinds[kind].granule);
+        g_assert_cmpfloat(costs.kinds[kind].test, ==, again.kinds[kind].test);
+        g_assert_cmpfloat(costs.kinds[kind].guest_map, ==,
+                          again.kinds[kind].guest_map);
+    }
+    g_unlink(name);
+}
+
+#define KEYS "test=1\nclear=1\ndrop-call=1\ndrop=1\nremap-call=1\nremap=1\n" \
+             "fault=1\nguest-fault=1\n"
+
+static void test_costs_errors(void)
+{
+    static const char *const cases[][2] = {
+        { "", "its groups are not" },
+        { "nonsense", "" },
+        { "[anon]\n" KEYS, "its groups are not" },
+        { "[anonymous]\n" KEYS "guest-map=1", "granule" },
+        { "[anonymous]\ngranule=1\n" KEYS, "guest-map" },
+        { "[anonymous]\ngranule=3\n" KEYS "guest-map=1", "granule=3" },
+        { "[anonymous]\ngranule=0\n" KEYS "guest-map=1", "granule=0" },
+        { "[anonymous]\ngranule=1\n" KEYS "guest-map=-1", "guest-map=-1" },
+        { "[anonymous]\ngranule=1\n" KEYS "guest-map=nan", "guest-map" },
+        { "[anonymous]\ngranule=1\n" KEYS "guest-map=x", "cannot be interpreted" },
+        { "[anonymous]\ngranule=1\n" KEYS "guest-map=1\nextra=1", "not known" },
+        { "[anonymous]\ngranule=1\n" KEYS "guest-map=1\n[other]\na=1",
+          "its groups are not" },
+    };
+    HostCosts costs;
+    char *reason;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *name = write_file(cases[i][0]);
+
+        reason = costs_read(name, &costs);
+        g_assert_nonnull(reason);
+        if (!strstr(reason, cases[i][1])) {
+            g_error("'%s' does not say '%s'", reason, cases[i][1]);
+        }
+        g_free(reason);
+        g_unlink(name);
+    }
+    reason = costs_read("/nonexistent/file", &costs);
+    g_assert_nonnull(reason);
+    g_free(reason);
+}
+
+static void test_costs_for_granule(void)
+{
+    HostCosts costs = load_costs("nested-kvm");
+    PolicyCosts huge = costs_for_granule(&costs.kinds[COSTS_HUGETLB], 262144);
+
+    g_assert_cmpuint(huge.granule, ==, 262144);
+    g_assert_cmpfloat(huge.fault, ==, 512 * costs.kinds[COSTS_HUGETLB].fault);
+    g_assert_cmpfloat(huge.drop, ==, costs.kinds[COSTS_HUGETLB].drop);
+}
+
+int main(int argc, char **argv)
+{
+    static const Case cases[] = {
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, EMPTY, POLICY_CLEAR },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, SPARSE, POLICY_CLEAR },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, GROWN, POLICY_CLEAR },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_CLEAR },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, STORED, POLICY_CLEAR },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, LEFT, POLICY_DROP },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, DENSE, POLICY_DROP },
+        { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, SPARSE, POLICY_CLEAR },
+        { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, LEFT, POLICY_DROP },
+        { "tcg", COSTS_ANONYMOUS, POLICY_TOTAL, DENSE, POLICY_CLEAR },
+        { "tcg", COSTS_SHARED, POLICY_TOTAL, LEFT, POLICY_CLEAR },
+        { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, DENSE, POLICY_CLEAR },
+        { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_REMAP },
+        { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, MIXED, POLICY_SPLIT },
+        { "thp", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_REMAP },
+        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, GROWN, POLICY_CLEAR },
+        { "bare-metal", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_DROP },
+        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_DROP },
+        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, MIXED, POLICY_SPLIT },
+        { "bare-metal", COSTS_SHARED, POLICY_LATENCY, LEFT, POLICY_CLEAR },
+        { "paravirtual", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_CLEAR },
+        { "paravirtual", COSTS_ANONYMOUS, POLICY_LATENCY, DENSE, POLICY_CLEAR },
+        { "paravirtual", COSTS_SHARED, POLICY_FOOTPRINT, DENSE, POLICY_DROP },
+    };
+
+    g_test_init(&argc, &argv, NULL);
+    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
+        static const char *const objectives[] = {
+            "total", "latency", "footprint",
+        };
+        const Case *c = &cases[i];
+        g_autofree char *path =
+            g_strdup_printf("/policy/%s/%s/%s/%s", c->host,
+                            costs_kind_name(c->kind),
+                            objectives[c->objective], scenes[c->scene].name);
+
+        g_test_add_data_func(path, c, test_decision);
+    }
+    g_test_add_func("/policy/estimates", test_estimates);
+    g_test_add_func("/policy/split-is-the-best", test_split_is_the_best);
+    g_test_add_func("/policy/refused", test_refused);
+    g_test_add_func("/costs/round-trip", test_costs_round_trip);
+    g_test_add_func("/costs/errors", test_costs_errors);
+    g_test_add_func("/costs/for-granule", test_costs_for_granule);
+    return g_test_run();
+}
