@@ -42,6 +42,11 @@ static bool seek_data_is_exact(int fd)
     }
 }
 
+static bool is_shmem(int fd)
+{
+    return prim_file_system(fd) == PRIM_TMPFS_MAGIC;
+}
+
 static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     *start = it->pos;
@@ -170,6 +175,76 @@ static bool begin_page_table(PrimDataIter *it)
     it->scanned = at - at % prim_base_page_size();
     it->next = next_by_scan;
     return true;
+}
+
+/* Offsets into the mapping, as prim_data_next() gives them */
+typedef struct PrimDataList {
+    size_t nr, room, at;
+    struct {
+        uint64_t start, end;
+    } ranges[];
+} PrimDataList;
+
+static bool list_add(PrimDataList **list, uint64_t start, uint64_t end)
+{
+    PrimDataList *l = *list;
+
+    if (!l || l->nr == l->room) {
+        size_t room = l ? 2 * l->room : 1024;
+
+        l = realloc(l, sizeof(*l) + room * sizeof(l->ranges[0]));
+        if (!l) {
+            return false;
+        }
+        if (!*list) {
+            l->nr = l->at = 0;
+        }
+        l->room = room;
+        *list = l;
+    }
+    l->ranges[l->nr].start = start;
+    l->ranges[l->nr].end = end;
+    l->nr++;
+    return true;
+}
+
+static bool next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    PrimDataList *l = it->list;
+
+    if (l->at == l->nr) {
+        return false;
+    }
+    *start = l->ranges[l->at].start;
+    *end = it->pos = l->ranges[l->at].end;
+    l->at++;
+    return true;
+}
+
+/*
+ * SEEK_DATA takes two calls for each run of pages.  If our page table has as
+ * many pages as the file, then it has them all: that is so unless some have
+ * been swapped out, or others have written to the file.
+ */
+static bool list_shared_file(PrimDataIter *it)
+{
+    uint64_t start, end, found = 0;
+    bool listed = begin_page_table(it);
+    struct stat st;
+
+    while (listed && next_by_scan(it, &start, &end)) {
+        found += end - start;
+        listed = it->next == next_by_scan && list_add(&it->list, start, end);
+    }
+    if (it->pagemap >= 0) {
+        COUNT(it->map, close(it->pagemap));
+        it->pagemap = -1;
+    }
+    it->pos = 0;
+    /* After it: pages are swapped out at any time, and stay counted */
+    return listed && it->list && it->next == next_by_scan &&
+           COUNT(it->map, fstat(it->map->fd, &st)) == 0 &&
+           (uint64_t)st.st_blocks * 512 == found;
 }
 
 static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
@@ -309,6 +384,7 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
     it->pos = from;
     it->to = to;
     it->pagemap = -1;
+    it->list = NULL;
     it->buf_first = it->buf_len = 0;
     it->next = next_is_all;
     if (prim_is_hugetlb(map)) {
@@ -319,7 +395,8 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
             it->next = next_by_hugepage;
         }
     } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
-        it->next = next_by_seek;
+        it->next = map->len == to && !from && is_shmem(map->fd) &&
+                   list_shared_file(it) ? next_by_list : next_by_seek;
     } else if (backing == PRIM_PRIVATE_ZERO) {
         begin_page_table(it);
     }
@@ -336,6 +413,8 @@ bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
 
 void prim_data_end(PrimDataIter *it)
 {
+    free(it->list);
+    it->list = NULL;
     if (it->pagemap >= 0) {
         COUNT(it->map, close(it->pagemap));
         it->pagemap = -1;

@@ -131,6 +131,7 @@ typedef struct PrimDataIter {
     bool mapped_is_known;           /* hugetlbfs: by mincore() */
     bool holes_are_zero;            /* hugetlbfs: where there is no page */
     uint64_t scanned;               /* the address that ranges[] reaches to */
+    struct PrimDataList *list;      /* all of them, found beforehand */
     uint64_t buf_first, buf_len;    /* what of the buffer is in use */
     union {
         uint64_t words[4096];       /* of the pagemap, a base page each */
