@@ -24,8 +24,15 @@ MONITOR_TIMEOUT = 120.0
 DISK = 'disk0'
 RAM = 'mem0'
 
-STRATEGIES = ('stock', 'memset', 'madvise', 'remap')
+STRATEGIES = ('stock', 'memset', 'madvise', 'remap', 'auto')
 MEMORIES = ('private', 'shared')
+
+
+def may_use(strategy: str) -> set[str]:
+    """What query-ram-reset may name for a block that an object serves."""
+    if strategy == 'auto':
+        return {'memset', 'madvise', 'remap', 'split'}
+    return {strategy} if strategy != 'stock' else set()
 
 
 class MachineError(Exception):
@@ -91,8 +98,9 @@ class Machine:
 
     def __init__(self, workdir: Path, *, accel: str, ram: int,
                  memory: str = 'private', strategy: str = 'stock',
-                 options: str = '', args: tuple = (), loadvm: str = ''):
-        products.require(products.QEMU, products.QEMU_IMG, products.FIRMWARE)
+                 options: str = '', args: tuple = (), loadvm: str = '',
+                 qemu: Path = products.QEMU):
+        products.require(qemu, products.QEMU_IMG, products.FIRMWARE)
         self.workdir = workdir
         self.ram = ram
         self.memory = memory
@@ -103,7 +111,7 @@ class Machine:
             run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
                         self.disk, '64M')
         command = [
-            products.QEMU, '-nodefaults', '-display', 'none', '-vga', 'none',
+            qemu, '-nodefaults', '-display', 'none', '-vga', 'none',
             '-L', products.FIRMWARE, '-accel', accel,
             '-blockdev', f'driver=qcow2,node-name={DISK},file.driver=file,'
                          f'file.filename={self.disk}',

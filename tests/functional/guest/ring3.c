@@ -228,6 +228,47 @@ static uint64_t checksum(uint64_t addr, uint64_t len)
     return sum;
 }
 
+static uint64_t ticks(void)
+{
+    uint32_t low, high;
+
+    /* what was written before must have got its memory by now */
+    asm volatile("mfence; lfence; rdtsc" : "=a"(low), "=d"(high) : : "memory");
+    return (uint64_t)high << 32 | low;
+}
+
+/* @count pages out of @pages, @step apart modulo @pages */
+static uint64_t next_page(uint64_t page, uint64_t pages, uint64_t step)
+{
+    page += step;
+    return page < pages ? page : page - pages;
+}
+
+/* Ticks for writing one word in each */
+static uint64_t touch(uint64_t addr, uint64_t pages, uint64_t count,
+                      uint64_t step)
+{
+    uint64_t begin = ticks();
+
+    for (uint64_t page = 0; count--; page = next_page(page, pages, step)) {
+        *at(addr + page * PAGE_SIZE) = page | 1;
+    }
+    return ticks() - begin;
+}
+
+static Result check_untouched(uint64_t addr, uint64_t pages, uint64_t count,
+                              uint64_t step)
+{
+    Result r = { 0, 0 };
+
+    for (uint64_t page = 0; count--; page = next_page(page, pages, step)) {
+        for (uint64_t i = 0; i < PAGE_SIZE; i += 8) {
+            note(&r, addr + page * PAGE_SIZE + i, 0);
+        }
+    }
+    return r;
+}
+
 /*
  * Each pass reads what the pass before it has left, then writes its own.  The
  * pass number lives in this stack frame, hence in the snapshot as well.
@@ -322,6 +363,12 @@ static void serve(const char *line)
         answer_result(check_tags(n[0], n[1], n[2], n[3]));
     } else if (take_word(&line, "sum")) {
         answer("ok", checksum(n[0], n[1]));
+    } else if (take_word(&line, "ticks")) {
+        answer("ok", ticks());
+    } else if (take_word(&line, "touch")) {
+        answer("ok", touch(n[0], n[1], n[2], n[3]));
+    } else if (take_word(&line, "untouched")) {
+        answer_result(check_untouched(n[0], n[1], n[2], n[3]));
     } else if (take_word(&line, "loop")) {
         endless_loop(n[0], n[1], n[2], n[3]);
     } else if (*line) {
