@@ -19,7 +19,9 @@
 #define FOOTPRINT_NS_A_PAGE 1e9
 
 /* By how much a choice has to be better than one before it in the enum */
-#define MARGIN 0.97
+static const double margins[POLICY_NR_CHOICES] = {
+    [POLICY_DROP] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
+};
 
 const char *policy_choice_name(PolicyChoice choice)
 {
@@ -184,7 +186,7 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
     for (PolicyChoice c = POLICY_DROP; c < POLICY_NR_CHOICES; c++) {
         if (e[c].possible &&
             policy_score(facts->objective, &e[c]) <
-            policy_score(facts->objective, &e[d.choice]) * MARGIN) {
+            policy_score(facts->objective, &e[d.choice]) * margins[c]) {
             d.choice = c;
         }
     }

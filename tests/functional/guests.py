@@ -27,7 +27,11 @@ class Ring3(Machine):
         super().__init__(workdir, ram=ram, args=args, **kwargs)
         self._pings = itertools.count(1)
         if not kwargs.get('loadvm'):
-            ring = self.serial.wait(r'^ready (\w+) ', self.TIMEOUT).group(1)
+            try:
+                ring = self.serial.wait(r'^ready (\w+) ', self.TIMEOUT)[1]
+            except BaseException:
+                self.close()
+                raise
             assert ring == b'3', f'the guest runs in ring {ring}'
 
     def sync(self) -> None:

@@ -154,6 +154,9 @@ class Machine:
             self.close()
             raise MachineError(f'QEMU ends with status {status}: '
                                f'{self.log()}') from e
+        except BaseException:
+            self.close()
+            raise
 
     def log(self) -> str:
         return self._log.read_text(errors='replace').strip()

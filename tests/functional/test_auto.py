@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""ram-reset-auto decides alike after each start, and starts fast."""
+
+import statistics
+
+import pytest
+
+from guests import Ring3
+from machine import MEMORIES, MIB, RAM
+
+STARTS = 10
+RAM_SIZE = 256 * MIB
+USED = 32 * MIB, 128 * MIB
+# what the manual promises for all kinds of memory together
+CALIBRATION_MS = 20
+
+# objective, what the guest uses between two loads, what must be chosen
+SCENES = (('total', USED, 'memset'), ('footprint', USED, 'madvise'),
+          ('total', None, ''))
+
+
+def decide(guest: Ring3, used) -> list[str]:
+    guest.save('s')
+    chosen = []
+    for seed in range(3):
+        if used:
+            guest.ask('fill', *used, seed)
+        guest.load('s')
+        block, = (b for b in guest.last_load()['blocks'] if b['name'] == RAM)
+        assert not block['fallback'] and block['decision']['candidates']
+        chosen.append(block['strategy'])
+    return chosen
+
+
+@pytest.mark.parametrize('objective, used, expected', SCENES)
+@pytest.mark.parametrize('memory', MEMORIES)
+def test_ten_starts(tmp_path, fast_accel, memory, objective, used, expected):
+    chosen, took = [], []
+    for _ in range(STARTS):
+        with Ring3(tmp_path, accel=fast_accel, memory=memory, ram=RAM_SIZE,
+                   strategy='auto', options=f',objective={objective}') as guest:
+            obj, = guest.qmp('query-ram-reset')['objects']
+            took.append(obj['auto']['calibration-ns'] / 1e6)
+            chosen.append(decide(guest, used))
+        (tmp_path / 'disk.qcow2').unlink()
+    print(f'{memory}, {objective}: {chosen[0]}, calibrated in '
+          f'{min(took):.1f} to {max(took):.1f} ms')
+    assert all(c == chosen[0] for c in chosen), chosen
+    assert not expected or chosen[0][1:] == [expected] * 2
+    assert statistics.median(took) <= CALIBRATION_MS
