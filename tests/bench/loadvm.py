@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What taking a guest back costs: the load, and using memory again after it.
+
+Beside each strategy there is an unpatched QEMU, which is built by
+
+    build/venv/bin/meson compile -C build stock
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import huge
+import loadvm_guests
+import loadvm_tables
+import products
+from loadvm_guests import (AUTO, FIXED, GIB, HUGE, MIB, STRATEGIES, Cell,
+                           Guest, Snapshots, Strategy)
+from machine import MachineError, kvm_usable
+from native import Lacking
+from report import ROUNDS, Failure, Section
+
+NAME = 'loadvm'
+TITLE = 'Taking a guest back, and using its memory again'
+
+WARM_UPS = 2
+# Of free memory, for guests that are alive at once, and for hugepages
+MEMORY_SHARE, POOL_SHARE = 0.7, 0.6
+HUGE_RAM = 1
+BASE_RAM, BASE_STORED = 4, 16
+DIRTIED = (0.1, 1, 10, 50)
+
+WHAT = (
+    'A guest in ring 3 that has been taken back writes its working set, one '
+    'word in each of so many percent of its pages, is taken back by loadvm, '
+    'and writes the same working set again. load is the time that the client '
+    'waits for the monitor command, touch that of the writing after it, as '
+    'the guest measures it, and total is both. Scattered pages have equal '
+    'distances but come in no order, dense ones are consecutive; all are '
+    'zero in the snapshot. stock is an unpatched build of the same source.')
+HOW = (
+    'All strategies load the same snapshot and take turns, round by round; '
+    f'guests wait stopped, as far as memory allows all at once. {WARM_UPS} '
+    'loads before the first round are not counted: after them the checksum '
+    'of what is stored and a sample of the working set were found as saved.')
+MEMORY = '; '.join(f'{name}: {text}'
+                   for name, text in loadvm_guests.MEMORIES.items())
+HUGE_FILE = ('Under hugetlb, hugefile has a file on a hugetlbfs, all others '
+             'a memfd.')
+LEFT_OUT = (
+    'Of all combinations these were left out, to end in time: RAM of other '
+    f'sizes than {BASE_RAM} GiB, 256 MiB stored, and dense working sets, with '
+    'more or less than 10 % dirtied; 50 % under TCG, except of 4k; hugetlb of '
+    f'more than {HUGE_RAM} GiB; auto-latency and auto-footprint except with 1 '
+    f'and 10 % of a working set scattered over the base size.')
+QUICK_LEFT_OUT = (
+    'A quick run: guests of 1 GiB with 16 MiB stored and scattered working '
+    'sets of 1 and 10 %; under TCG 10 % of 4k and shared only; auto-latency '
+    'and auto-footprint with 10 % under KVM only.')
+REPORTED = (
+    "This host's kernel tells the host outside which memory is free. What was "
+    'given back may therefore be slow to be had again, which shows in the '
+    'largest figures of touch.')
+
+
+def cells(quick: bool) -> list[Cell]:
+    """From one base what matters most, not all with all."""
+    found = []
+    for accel in ('kvm', 'tcg'):
+        for memory in loadvm_guests.MEMORIES:
+            if quick:
+                few = {'kvm': (1, 10), 'tcg': (10,)}[accel]
+                if accel == 'kvm' or memory in ('4k', 'shared'):
+                    found += [Cell(accel, memory, 1, BASE_STORED, dirtied)
+                              for dirtied in few]
+                continue
+            base = HUGE_RAM if memory == 'hugetlb' else BASE_RAM
+            found += [Cell(accel, memory, base, BASE_STORED, dirtied)
+                      for dirtied in DIRTIED
+                      if dirtied != 50 or accel == 'kvm' or memory == '4k']
+            found += [Cell(accel, memory, base, BASE_STORED, 10, 'dense'),
+                      Cell(accel, memory, base, 256, 10)]
+            if memory != 'hugetlb':
+                found += [Cell(accel, memory, ram, BASE_STORED, 10)
+                          for ram in (1, 8)]
+    # those with the same snapshot together, and those with lent hugepages
+    return sorted(found, key=lambda c: (c.memory == 'hugetlb', c.accel,
+                                        c.stored, c.ram))
+
+
+def chosen(cell: Cell, quick: bool) -> list[Strategy]:
+    """auto's other objectives: a few cells will do."""
+    if not has_auto():
+        return [STRATEGIES['stock'], *FIXED]
+    base = HUGE_RAM if quick or cell.memory == 'hugetlb' else BASE_RAM
+    few = (cell.ram, cell.stored, cell.pattern) == (base, BASE_STORED,
+                                                    'scattered')
+    if quick:
+        few = few and cell.accel == 'kvm' and cell.dirtied == 10
+    few = few and cell.dirtied in (1, 10)
+    return [STRATEGIES['stock'], *FIXED, *(AUTO if few else AUTO[:1])]
+
+
+def has_auto() -> bool:
+    run = subprocess.run([products.QEMU, '-object', 'ram-reset-auto,help'],
+                         capture_output=True, text=True)
+    return run.returncode == 0 and 'objective' in run.stdout
+
+
+def available_memory() -> int:
+    for line in Path('/proc/meminfo').open():
+        if line.startswith('MemAvailable:'):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+class Bench:
+    def __init__(self, work: Path, stock: Path, rounds: int):
+        self._work = work
+        self._stock = stock
+        self._rounds = rounds
+        self.mount: Path | None = None
+        self.hugepages = 0
+        self.notes: dict[str, None] = {}
+        (work / 'snapshots').mkdir()
+        self._snapshots = Snapshots(work / 'snapshots')
+
+    def groups(self, cell: Cell, strategies: Iterable[Strategy]
+               ) -> list[list[Strategy]]:
+        """Those that the host has memory for at the same time."""
+        memory = available_memory() * MEMORY_SHARE
+        groups: list[list[Strategy]] = []
+        left = None
+        for s in strategies:
+            size, pages = cell.resident(s), cell.hugepages(s)
+            if size > memory or pages > self.hugepages:
+                self.notes[f'{cell.ram} GiB of {cell.memory} with {s.name} '
+                           'was left out for want of memory.'] = None
+                continue
+            if not left or size > left[0] or pages > left[1]:
+                left = [memory, self.hugepages]
+                groups.append([])
+            left[0] -= size
+            left[1] -= pages
+            groups[-1].append(s)
+        if len(groups) > 1:
+            self.notes[
+                f'{cell}: too large for all at once, so these took turns: '
+                + '; then '.join(', '.join(s.name for s in group)
+                                 for group in groups) + '.'] = None
+        return groups
+
+    def measure(self, cell: Cell, strategies: Iterable[Strategy]
+                ) -> list[dict]:
+        rows = []
+        suitable = [s for s in strategies if s.suits(cell.memory)]
+        for number, group in enumerate(self.groups(cell, suitable)):
+            for row in self._race(cell, group):
+                rows.append(row | {'group': number})
+        return rows
+
+    def _race(self, cell: Cell, group: list[Strategy]) -> list[dict]:
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(
+                tempfile.TemporaryDirectory(dir=self._work)))
+            guests = []
+            for strategy in group:
+                guests.append(stack.enter_context(contextlib.closing(
+                    Guest(folder / strategy.name, cell, strategy,
+                          self._snapshots, self._stock, self.mount))))
+            samples: dict[str, list[dict]] = {s.name: [] for s in group}
+            for n in range(-WARM_UPS, self._rounds):
+                shift = n % len(guests)
+                for guest in guests[shift:] + guests[:shift]:
+                    result = guest.cycle(check=n < 0)
+                    if n >= 0:
+                        samples[guest.strategy.name].append(result)
+        return [row(cell, s, samples[s.name]) for s in group]
+
+
+def row(cell: Cell, strategy: Strategy, results: list[dict]) -> dict:
+    texts = [key for key in ('chosen', 'reason', 'decision')
+             if key in results[0]]
+    figures = [key for key in results[0] if key not in texts]
+    return {'accel': cell.accel, 'memory': cell.memory, 'ram': cell.ram,
+            'stored': cell.stored, 'dirtied': cell.dirtied,
+            'pattern': cell.pattern, 'strategy': strategy.name,
+            'samples': {key: [r[key] for r in results] for key in figures},
+            **{key: [r[key] for r in results] for key in texts}}
+
+
+@contextlib.contextmanager
+def hugepages(bench: Bench, work: Path, plan: dict[Cell, list[Strategy]]
+              ) -> Iterator[None]:
+    """What all guests of a cell of @plan need, or as much as may be had."""
+    wanted = max(sum(cell.hugepages(s) for s in strategies)
+                 for cell, strategies in plan.items())
+    limit = int(available_memory() * POOL_SHARE) // HUGE
+    with contextlib.ExitStack() as stack:
+        try:
+            bench.mount = stack.enter_context(huge.mounted(work))
+            bench.hugepages = stack.enter_context(
+                huge.lent(min(wanted, limit)))
+        except Lacking as e:
+            bench.notes[f'No hugetlbfs could be mounted: {e}'] = None
+        yield
+    bench.mount, bench.hugepages = None, 0
+
+
+def measure_all(ctx: Any, plan: dict[Cell, list[Strategy]], rounds: int
+                ) -> tuple[list[dict], list[str]]:
+    stock = ctx.build / 'stock/qemu-system-x86_64'
+    if not stock.exists():
+        raise Failure('the unpatched QEMU is missing: build/venv/bin/meson '
+                      'compile -C build stock')
+    ctx.expect(len(plan))
+    data: list[dict] = []
+    with tempfile.TemporaryDirectory(prefix='loadvm-', dir=products.BUILD
+                                     ) as folder:
+        bench = Bench(Path(folder), stock, rounds)
+        for lent, part in itertools.groupby(plan,
+                                            lambda c: c.memory == 'hugetlb'):
+            todo = {cell: plan[cell] for cell in part}
+            with hugepages(bench, Path(folder), todo) if lent \
+                    else contextlib.nullcontext():
+                for cell, strategies in todo.items():
+                    ctx.step(str(cell))
+                    data += bench.measure(cell, strategies)
+    return data, list(bench.notes)
+
+
+def run(ctx: Any, only: str = '', names: Iterable[str] = (),
+        rounds: int = ROUNDS) -> Section:
+    notes = [WHAT, HOW, f'Memory: {MEMORY}. {HUGE_FILE}',
+             QUICK_LEFT_OUT if ctx.quick else LEFT_OUT]
+    wanted = [cell for cell in cells(ctx.quick) if re.search(only, str(cell))]
+    if not kvm_usable():
+        notes.append('/dev/kvm cannot be opened, so there is nothing of KVM.')
+        wanted = [cell for cell in wanted if cell.accel != 'kvm']
+    if Path('/sys/module/page_reporting').exists():
+        notes.append(REPORTED)
+    try:
+        plan = {cell: [STRATEGIES[name] for name in names]
+                or chosen(cell, ctx.quick) for cell in wanted}
+        data, more = measure_all(ctx, plan, rounds)
+    except products.Missing as e:
+        raise Failure(str(e)) from e
+    return Section(NAME, TITLE, data, loadvm_tables.tables(data),
+                   loadvm_tables.pictures(data), notes + more)
+
+
+class Context:
+    """Like that of ./bench."""
+
+    def __init__(self, quick: bool):
+        self.quick = quick
+        self.build = products.BUILD
+        self._start = time.monotonic()
+        self._done = self._count = 0
+
+    def expect(self, cells: int) -> None:
+        self._count = cells
+
+    def step(self, cell: str) -> None:
+        self._done += 1
+        print(f'[{time.monotonic() - self._start:6.1f} s] {self._done}/'
+              f'{self._count} {cell}', file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--quick', action='store_true', help='few and small cells')
+    p.add_argument('--cells', default='', metavar='REGEX',
+                   help='only those that match, such as "kvm shared 1G"')
+    p.add_argument('--list', action='store_true', help='show the cells')
+    p.add_argument('--strategies', default='', metavar='A,B,...',
+                   help=f'of {", ".join(STRATEGIES)}')
+    p.add_argument('--rounds', type=int, default=ROUNDS)
+    p.add_argument('--json', type=Path, help='write all samples to this file')
+    args = p.parse_args()
+    names = [name for name in args.strategies.split(',') if name]
+    if set(names) - set(STRATEGIES):
+        p.error(f'strategies are {", ".join(STRATEGIES)}')
+    if args.list:
+        print('\n'.join(map(str, cells(args.quick))))
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        section = run(Context(args.quick), args.cells, names, args.rounds)
+    except (AssertionError, Failure, MachineError, OSError) as e:
+        print(f'loadvm.py: {e}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print('loadvm.py: interrupted', file=sys.stderr)
+        return 130
+    if args.json:
+        args.json.write_text(json.dumps(section.json(), indent=1) + '\n')
+    print(section.markdown())
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
