@@ -183,17 +183,19 @@ static RamResetKnown *lookup(RamResetAuto *ra, const RamResetBlock *blk)
     return known;
 }
 
-static bool can(RamReset *rr, const RamResetBlock *blk, PolicyChoice choice,
-                char **refusals)
+/* Why @choice cannot serve @blk, to be freed; NULL if it can */
+static char *refusal(RamReset *rr, const RamResetBlock *blk,
+                     PolicyChoice choice)
 {
     Error *err = NULL;
+    char *reason;
 
     if (ram_reset_class(strategies[choice])->supports(rr, blk, &err)) {
-        return true;
+        return NULL;
     }
-    refusals[choice] = g_strdup(error_get_pretty(err));
+    reason = g_strdup(error_get_pretty(err));
     error_free(err);
-    return false;
+    return reason;
 }
 
 static void tell_sums(RamResetDecision *info, const PolicyFacts *facts)
@@ -268,62 +270,81 @@ static void carry_out(RamResetBlock *blk, const PolicyFacts *facts,
                                     (chunk / RAM_RESET_CHUNK));
 }
 
+/* Without estimates */
 static void clear_instead(RamResetBlock *blk, const char *why)
 {
     blk->info->strategy = g_strdup(choice_name(POLICY_CLEAR));
-    blk->info->reason = g_strdup(why);
+    blk->info->reason = g_strdup_printf("this is always possible; others: %s",
+                                        why);
     ram_reset_add_part(blk, 0, blk->map.len,
                        ram_reset_class(strategies[POLICY_CLEAR]));
+}
+
+/* The costs for the memory that @blk is in; false if they are not known */
+static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
+                     PolicyCosts *costs)
+{
+    CostsKind kind = kind_of(blk->map.shared, blk->map.page_size);
+
+    *costs = ra->costs.kinds[kind];
+    if (ra->costs.known[kind] && kind == COSTS_HUGETLB) {
+        *costs = costs_for_granule(costs, blk->map.page_size / PAGE_SIZE);
+    }
+    return ra->costs.known[kind];
+}
+
+static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
+                   const PolicyCosts *costs, char **refusals)
+{
+    g_autofree bool *drop = NULL;
+    PolicyDecision decision;
+    size_t nr_chunks;
+    uint64_t chunk;
+    const PolicyChunk *chunks = facts_chunks(known->facts, &nr_chunks, &chunk);
+    PolicyFacts facts = {
+        .objective = (PolicyObjective)ra->objective,
+        .chunks = chunks,
+        .nr_chunks = nr_chunks,
+        .chunk_pages = chunk / PAGE_SIZE,
+        .threads = ram_reset_threads(RAM_RESET(ra)),
+        .prealloc = ram_reset_block_is_preallocated(blk),
+        .can_drop = !refusals[POLICY_DROP],
+        .can_remap = !refusals[POLICY_REMAP],
+    };
+
+    drop = g_new0(bool, nr_chunks);
+    decision = policy_decide(costs, &facts, drop);
+    blk->info->decision = tell(&decision, &facts, refusals);
+    blk->info->reason = g_strdup_printf("the cheapest for '%s', by '%s'",
+                                        RamResetObjective_str(ra->objective),
+                                        ram_reset_id(RAM_RESET(ra)));
+    carry_out(blk, &facts, decision.choice, chunk, drop);
+    known->granule = costs->granule;
+    known->estimated_ns = decision.estimates[decision.choice].reset;
 }
 
 static void auto_plan(RamReset *rr, RamResetBlock *blk)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
-    CostsKind kind = kind_of(blk->map.shared, blk->map.page_size);
     RamResetKnown *known = lookup(ra, blk);
     int64_t before = get_clock();
-    char *refusals[POLICY_NR_CHOICES] = { NULL };
-    g_autofree bool *drop = NULL;
-    PolicyFacts facts;
-    PolicyCosts costs;
-    PolicyDecision decision;
-    const PolicyChunk *chunks;
-    size_t nr_chunks;
-    uint64_t chunk;
-
-    if (!ra->costs.known[kind]) {
-        clear_instead(blk, "what this kind of memory costs is not known");
-        return;
-    }
-    if (facts_update(known->facts, blk) < 0) {
-        clear_instead(blk, "the kernel does not tell what is populated");
-        return;
-    }
-    chunks = facts_chunks(known->facts, &nr_chunks, &chunk);
-    facts = (PolicyFacts) {
-        .objective = (PolicyObjective)ra->objective,
-        .chunks = chunks,
-        .nr_chunks = nr_chunks,
-        .chunk_pages = chunk / PAGE_SIZE,
-        .threads = ram_reset_threads(rr),
-        .prealloc = ram_reset_block_is_preallocated(blk),
-        .can_drop = can(rr, blk, POLICY_DROP, refusals),
-        .can_remap = can(rr, blk, POLICY_REMAP, refusals),
+    char *refusals[POLICY_NR_CHOICES] = {
+        [POLICY_DROP] = refusal(rr, blk, POLICY_DROP),
+        [POLICY_REMAP] = refusal(rr, blk, POLICY_REMAP),
     };
-    costs = ra->costs.kinds[kind];
-    if (kind == COSTS_HUGETLB) {
-        costs = costs_for_granule(&costs, blk->map.page_size / PAGE_SIZE);
-    }
-    drop = g_new0(bool, facts.nr_chunks);
-    decision = policy_decide(&costs, &facts, drop);
+    PolicyCosts costs;
 
-    blk->info->decision = tell(&decision, &facts, refusals);
-    blk->info->reason = g_strdup_printf("the cheapest for '%s', by '%s'",
-                                        RamResetObjective_str(ra->objective),
-                                        ram_reset_id(rr));
-    carry_out(blk, &facts, decision.choice, chunk, drop);
-    known->granule = costs.granule;
-    known->estimated_ns = decision.estimates[decision.choice].reset;
+    if (!costs_of(ra, blk, &costs)) {
+        clear_instead(blk, refusals[POLICY_DROP] ?:
+                      "what this kind of memory costs is not known");
+    } else if (facts_update(known->facts, blk) < 0) {
+        clear_instead(blk, "the kernel does not tell what is populated");
+    } else {
+        decide(ra, blk, known, &costs, refusals);
+    }
+    for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
+        g_free(refusals[c]);
+    }
     known->planning_ns = get_clock() - before;
 }
 
@@ -331,11 +352,12 @@ static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
 {
     RamResetKnown *known = g_hash_table_lookup(RAM_RESET_AUTO(rr)->blocks,
                                                blk->info->name);
-    double measured = blk->info->reset_ns - known->planning_ns;
+    double measured;
 
     if (!blk->info->decision) {
         return;
     }
+    measured = blk->info->reset_ns - known->planning_ns;
     if (blk->known) {
         facts_learn(known->facts, blk, known->granule);
     }

@@ -11,12 +11,12 @@
 
 /*
  * Measure, on a few MiB of scratch memory of that kind, made as QEMU makes
- * guest RAM.  For memory on hugetlbfs that takes free hugepages of 2 MiB; where
- * there are none, faults are put at what clearing a page costs.  Takes some
- * milliseconds, in this thread.  What the guest costs is not set in @costs.
+ * guest RAM.  Costs for hugetlbfs follow from those of private memory.  Takes
+ * some milliseconds, in this thread.  What the guest costs is not set in
+ * @costs.
  *
- * Returns: false if there is no such memory, or the kernel refuses to
- *     handle it
+ * Returns: false if the kernel refuses to handle such memory, or all memory is
+ *     locked
  */
 bool calibrate(CostsKind kind, PolicyCosts *costs);
 

@@ -14,8 +14,8 @@
 
 #define GRANULE "granule"
 
-/* A page of 1 GiB, in those of 4 KiB */
-#define MAX_GRANULE 262144
+#define PAGE_SIZE   4096
+#define MAX_GRANULE (1 << 30)
 
 /* A second, for what takes a microsecond */
 #define MAX_NS 1e9
@@ -42,11 +42,6 @@ const char *costs_kind_name(CostsKind kind)
     return names[kind];
 }
 
-static double *member(PolicyCosts *costs, unsigned key)
-{
-    return (double *)((char *)costs + keys[key].offset);
-}
-
 static char *read_kind(GKeyFile *file, const char *group, PolicyCosts *costs)
 {
     g_autoptr(GError) err = NULL;
@@ -56,11 +51,13 @@ static char *read_kind(GKeyFile *file, const char *group, PolicyCosts *costs)
     if (err) {
         return g_strdup(err->message);
     }
-    if (granule < 1 || granule > MAX_GRANULE || (granule & (granule - 1))) {
-        return g_strdup_printf("[%s] " GRANULE "=%d is not a power of two up "
-                               "to %d", group, granule, MAX_GRANULE);
+    if (granule < PAGE_SIZE || granule > MAX_GRANULE ||
+        (granule & (granule - 1))) {
+        return g_strdup_printf("[%s] " GRANULE "=%d is not a power of two "
+                               "from %d to %d bytes", group, granule,
+                               PAGE_SIZE, MAX_GRANULE);
     }
-    costs->granule = granule;
+    costs->granule = granule / PAGE_SIZE;
     for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
         double ns = g_key_file_get_double(file, group, keys[i].name, &err);
 
@@ -73,7 +70,7 @@ static char *read_kind(GKeyFile *file, const char *group, PolicyCosts *costs)
                                    "nanoseconds", group, keys[i].name, ns,
                                    MAX_NS);
         }
-        *member(costs, i) = ns;
+        *(double *)((char *)costs + keys[i].offset) = ns;
     }
     if (g_strv_length(found) != G_N_ELEMENTS(keys) + 1) {
         return g_strdup_printf("[%s] has keys that are not known", group);
@@ -113,30 +110,13 @@ char *costs_read(const char *path, HostCosts *costs)
     return NULL;
 }
 
-char *costs_to_text(const HostCosts *costs)
-{
-    g_autoptr(GKeyFile) file = g_key_file_new();
-
-    for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
-        const char *name = costs_kind_name(kind);
-        PolicyCosts c = costs->kinds[kind];
-
-        if (!costs->known[kind]) {
-            continue;
-        }
-        g_key_file_set_integer(file, name, GRANULE, c.granule);
-        for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
-            g_key_file_set_double(file, name, keys[i].name, *member(&c, i));
-        }
-    }
-    return g_key_file_to_data(file, NULL, NULL);
-}
-
 PolicyCosts costs_for_granule(const PolicyCosts *costs, uint32_t granule)
 {
     PolicyCosts scaled = *costs;
 
     scaled.granule = granule;
     scaled.fault = costs->fault / costs->granule * granule;
+    scaled.drop = costs->drop * costs->granule / granule;
+    scaled.remap = costs->remap * costs->granule / granule;
     return scaled;
 }

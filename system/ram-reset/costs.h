@@ -26,19 +26,17 @@ const char *costs_kind_name(CostsKind kind);
 
 /*
  * Read a key file: a group for each kind that is known, named like it, with a
- * key for each member of PolicyCosts ("drop-call=1200.5"), in nanoseconds; all
- * of them, and no others.
+ * key for each member of PolicyCosts ("drop-call=1200.5"), in nanoseconds, the
+ * granule in bytes; all of them, and no others.
  *
  * Returns: NULL, or a sentence that says what is wrong, to be freed
  */
 char *costs_read(const char *path, HostCosts *costs);
 
-/* As text that costs_read() understands, to be freed */
-char *costs_to_text(const HostCosts *costs);
-
 /*
- * The costs for granules of another size: faults that clear a granule cost as
- * much more as that is larger.
+ * The costs for granules of another size: a fault clears a granule, so that it
+ * costs more if that is larger; giving one back costs the same, whatever its
+ * size.
  */
 PolicyCosts costs_for_granule(const PolicyCosts *costs, uint32_t granule);
 

@@ -121,14 +121,16 @@ static void count_stored(Facts *facts, const ZeroMap *known)
 }
 
 static void learn_chunk(Facts *facts, size_t i, const RamResetBlock *blk,
-                        bool cleared, uint32_t granule)
+                        bool cleared, bool populated, uint32_t granule)
 {
     PolicyChunk *c = &facts->chunks[i];
     unsigned per_chunk = facts->chunk / RAM_RESET_CHUNK;
     uint64_t touched = 0;
 
     if (!cleared) {
-        facts->left[i] = granule > 1 && c->stored ? granule : c->stored;
+        facts->left[i] = populated ? facts->chunk / PAGE_SIZE
+                         : MIN(facts->chunk / PAGE_SIZE,
+                               (uint64_t)c->stored * granule);
         facts->again[i] = 0;
         return;
     }
@@ -142,6 +144,7 @@ static void learn_chunk(Facts *facts, size_t i, const RamResetBlock *blk,
 void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule)
 {
     RamResetClass *clearing = ram_reset_class(TYPE_RAM_RESET_MEMSET);
+    bool populated = ram_reset_block_is_preallocated(blk);
 
     count_stored(facts, blk->known);
     for (unsigned p = 0; p < blk->parts->len; p++) {
@@ -150,7 +153,7 @@ void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule)
         for (uint64_t at = part->start; at < part->start + part->len;
              at += facts->chunk) {
             learn_chunk(facts, at / facts->chunk, blk,
-                        part->strategy == clearing, granule);
+                        part->strategy == clearing, populated, granule);
         }
     }
     facts->learnt = true;

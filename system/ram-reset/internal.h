@@ -25,7 +25,8 @@
  * @settled: what is known zero is so already
  * @cleared: if not NULL, target pages that have been cleared in place are added
  *     to the element for the RAM_RESET_CHUNK that they are in
- * @expected: as ram_reset_begin() has it
+ * @expected: what this block has of ram_reset_begin()'s, if each has as much
+ *     for its size
  * @info: what query-ram-reset will show
  */
 struct RamResetBlock {

@@ -18,17 +18,10 @@
 /* Above any number of nanoseconds that a page can cost */
 #define FOOTPRINT_NS_A_PAGE 1e9
 
-/* By how much a choice has to be better than one before it in the enum */
+/* How much of the time of one before it in the enum a choice may take */
 static const double margins[POLICY_NR_CHOICES] = {
     [POLICY_DROP] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
 };
-
-const char *policy_choice_name(PolicyChoice choice)
-{
-    static const char *const names[] = { "clear", "drop", "remap", "split" };
-
-    return names[choice];
-}
 
 double policy_score(PolicyObjective objective, const PolicyEstimate *e)
 {
@@ -158,6 +151,19 @@ static PolicyEstimate split(const PolicyCosts *costs, const PolicyFacts *facts,
     return sum;
 }
 
+/* Numbers of pages are compared as they are, times with a margin */
+static bool is_better(PolicyObjective objective, const PolicyEstimate *e,
+                      const PolicyEstimate *than, double margin)
+{
+    if (objective == POLICY_FOOTPRINT) {
+        if (e->resident != than->resident) {
+            return e->resident < than->resident;
+        }
+        objective = POLICY_TOTAL;
+    }
+    return policy_score(objective, e) < policy_score(objective, than) * margin;
+}
+
 PolicyDecision policy_decide(const PolicyCosts *costs,
                              const PolicyFacts *facts, bool *drop)
 {
@@ -185,8 +191,7 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
     }
     for (PolicyChoice c = POLICY_DROP; c < POLICY_NR_CHOICES; c++) {
         if (e[c].possible &&
-            policy_score(facts->objective, &e[c]) <
-            policy_score(facts->objective, &e[d.choice]) * margins[c]) {
+            is_better(facts->objective, &e[c], &e[d.choice], margins[c])) {
             d.choice = c;
         }
     }

@@ -80,16 +80,13 @@ typedef struct PolicyDecision {
 
 /*
  * @drop: for each chunk whether it is to be dropped, by the caller; of use
- * where POLICY_SPLIT is chosen.  The simpler choice is taken if another one is
- * not better by some percent: estimates are not exact.
+ * where POLICY_SPLIT is chosen.  The simpler choice is taken if another one does
+ * not take some percent less time: estimates are not exact.
  */
 PolicyDecision policy_decide(const PolicyCosts *costs,
                              const PolicyFacts *facts, bool *drop);
 
 /* What @objective has as small as can be, in nanoseconds */
 double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);
-
-/* "clear", "drop", ... */
-const char *policy_choice_name(PolicyChoice choice);
 
 #endif

@@ -120,7 +120,9 @@ static bool scan(PrimDataIter *it)
         /* Not the zero page, which is there after a read */
         .category_inverted = SCAN_PFNZERO,
         .category_mask = SCAN_PFNZERO,
-        .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
+        /* A file's page in swap is none of ours; what is marked so is none */
+        .category_anyof_mask = SCAN_PRESENT |
+                               (it->map->shared ? 0 : SCAN_SWAPPED),
         .return_mask = SCAN_PRESENT | SCAN_SWAPPED,
     };
     int n = COUNT(it->map, ioctl(it->pagemap, SCAN_IOCTL, &arg));

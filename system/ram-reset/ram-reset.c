@@ -147,18 +147,22 @@ bool ram_reset_claims(RAMBlock *rb)
 static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb),
                  uint64_t expected)
 {
+    uint64_t all = 0;
     RAMBlock *rb;
     unsigned i = 0;
 
     RCU_READ_LOCK_GUARD();
     RAMBLOCK_FOREACH(rb) {
-        reset.nr_blocks += qemu_ram_is_migratable(rb);
+        if (qemu_ram_is_migratable(rb)) {
+            reset.nr_blocks++;
+            all += rb->used_length;
+        }
     }
     reset.blocks = g_new0(RamResetBlock, reset.nr_blocks);
     RAMBLOCK_FOREACH(rb) {
         if (qemu_ram_is_migratable(rb)) {
             plan_block(&reset.blocks[i++], rb, objs, ignored && ignored(rb),
-                       expected);
+                       (double)rb->used_length / all * expected);
         }
     }
 }
@@ -250,6 +254,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
         return;
     }
     plan(objs, ignored, expected);
+    ram_reset_running = true;
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         RamResetBlock *blk = &reset.blocks[i];
 
@@ -257,7 +262,6 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
             begin_block(blk, all_told);
         }
     }
-    ram_reset_running = true;
 }
 
 /* Records come block by block, so the search starts where the last ended */
@@ -344,7 +348,7 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded)
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         RamResetBlock *blk = &reset.blocks[i];
 
-        if (loaded && blk->owner && RAM_RESET_GET_CLASS(blk->owner)->loaded) {
+        if (loaded && blk->parts && RAM_RESET_GET_CLASS(blk->owner)->loaded) {
             RAM_RESET_GET_CLASS(blk->owner)->loaded(blk->owner, blk);
         }
         QAPI_LIST_APPEND(tail, blk->info);

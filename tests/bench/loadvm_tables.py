@@ -112,7 +112,7 @@ def unmapping_table(results: Results) -> Table:
 
 
 def choice_table(results: Results) -> Table:
-    """Where the strategy of the object's name was not, or could not be, used."""
+    """Where the object's name does not say what was used."""
     rows = []
     for key in results.keys:
         for name, row in results.cells[key].items():

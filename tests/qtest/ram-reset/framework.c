@@ -265,7 +265,7 @@ char *costs_file(double clear, double drop, double remap, double fault)
     char *name = temp_name("costs");
 
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
-        g_string_append_printf(text, "[%s]\ngranule=1\ntest=%f\nclear=%f\n"
+        g_string_append_printf(text, "[%s]\ngranule=4096\ntest=%f\nclear=%f\n"
                                "drop-call=1000\ndrop=%f\nremap-call=1000\n"
                                "remap=%f\nfault=%f\nguest-fault=0\n"
                                "guest-map=0\n", kinds[i], clear, clear, drop,

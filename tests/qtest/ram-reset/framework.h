@@ -122,6 +122,9 @@ uint64_t vm_smaps_kib(Vm *vm, const char *field);
 /* The VmFlags of RAM, in smaps: two letters and a space each */
 char *vm_smaps_flags(Vm *vm);
 
+/* Whether the kernel has PAGEMAP_SCAN, as Linux has from 6.7 on */
+bool can_scan_page_tables(void);
+
 /* How many lines /proc/PID/maps has, and how many files are open */
 unsigned vm_mappings(Vm *vm);
 unsigned vm_fds(Vm *vm);

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <sys/ioctl.h>
 #include "framework.h"
 
 uint64_t hugepages(const char *what)
@@ -97,4 +98,17 @@ unsigned vm_fds(Vm *vm)
         fds++;
     }
     return fds;
+}
+
+bool can_scan_page_tables(void)
+{
+    uint64_t arg[12] = { sizeof(arg) };
+    int fd = open("/proc/self/pagemap", O_RDONLY);
+    bool can;
+
+    g_assert_cmpint(fd, >=, 0);
+    /* An empty range */
+    can = ioctl(fd, _IOWR('f', 16, arg), arg) == 0 || errno != ENOTTY;
+    close(fd);
+    return can;
 }
