@@ -92,9 +92,10 @@ static void print_decision(Monitor *mon, RamResetDecision *d)
                            v->refused);
         } else {
             monitor_printf(mon, "    %-8s reset %.3f ms, faults of the load "
-                           "%.3f ms, of the guest %.3f ms, leaves %" PRIu64
-                           " KiB\n", v->strategy, v->reset / 1e6,
-                           v->load / 1e6, v->guest / 1e6, v->resident / 1024);
+                           "%.3f ms, of the guest %.3f ms, owed %.3f ms, "
+                           "leaves %" PRIu64 " KiB\n", v->strategy,
+                           v->reset / 1e6, v->load / 1e6, v->guest / 1e6,
+                           v->owed / 1e6, v->resident / 1024);
         }
     }
 }

@@ -227,6 +227,7 @@ static RamResetDecision *tell(const PolicyDecision *decision,
             candidate->reset = e->reset;
             candidate->load = e->load;
             candidate->guest = e->guest;
+            candidate->owed = e->owed;
             candidate->resident = e->resident * PAGE_SIZE;
         }
         QAPI_LIST_APPEND(tail, candidate);
@@ -310,6 +311,7 @@ static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
         .prealloc = ram_reset_block_is_preallocated(blk),
         .can_drop = !refusals[POLICY_DROP],
         .can_remap = !refusals[POLICY_REMAP],
+        .can_split = facts_are_learnt(known->facts),
     };
 
     drop = g_new0(bool, nr_chunks);
@@ -337,9 +339,9 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
     if (!costs_of(ra, blk, &costs)) {
         clear_instead(blk, refusals[POLICY_DROP] ?:
                       "what this kind of memory costs is not known");
-    } else if (facts_update(known->facts, blk) < 0) {
-        clear_instead(blk, "the kernel does not tell what is populated");
     } else {
+        ram_reset_find_data(blk);
+        facts_update(known->facts, blk);
         decide(ra, blk, known, &costs, refusals);
     }
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {

@@ -35,8 +35,9 @@
  */
 static const GuestCosts assumed = { .fault = 1500, .map = 1500, .unmap = 200 };
 
-/* For one kind of memory, in ns of CPU time; then one sample has to do */
-#define PATIENCE 5000000
+/* For one kind of memory, in ns of CPU time; then a few samples have to do */
+#define PATIENCE    5000000
+#define FEW_SLICES  3
 
 typedef struct Scratch {
     PrimMap map;
@@ -67,13 +68,17 @@ static int64_t cpu_clock(void)
     return ts.tv_sec * NANOSECONDS_PER_SECOND + ts.tv_nsec;
 }
 
-/* Enough if there is no time for more */
-static bool add_sample(const Scratch *s, Samples *samples, int64_t since)
+static void add_sample(Samples *samples, int64_t since)
 {
-    int64_t at = cpu_clock();
+    samples->ns[samples->nr++] = cpu_clock() - since;
+}
 
-    samples->ns[samples->nr++] = at - since;
-    return at < s->deadline;
+/* What comes then is about as many slices as this had */
+static void hurry(Scratch *s)
+{
+    if (cpu_clock() > s->deadline) {
+        s->nr = MIN(s->nr, FEW_SLICES);
+    }
 }
 
 static double median(Samples *s)
@@ -158,16 +163,36 @@ static void touch(uint8_t *host, size_t len, size_t step)
     }
 }
 
-/* How much is there when one byte has been touched */
+/* How much is there when one byte has been touched; 0 if that is not told */
+static uint64_t populated_by_touch(const Scratch *s, size_t at)
+{
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    uint64_t start, end, sum = 0;
+
+    touch(s->map.host + at, 1, 1);
+    prim_data_begin(it, &s->map, s->backing, 0, s->map.len);
+    while (prim_data_next(it, &start, &end)) {
+        sum += end - start;
+    }
+    prim_data_end(it);
+    return sum == s->map.len ? 0 : sum;
+}
+
+/* More than once: now and then the kernel has no hugepage at hand */
 static bool find_granule(Scratch *s)
 {
-    uint32_t pages = 0;
+    uint64_t populated = 0, before;
 
-    touch(s->map.host, 1, 1);
-    if (prim_count_mapped(&s->map, s->map.len, &pages) < 0) {
-        return false;
+    s->granule = qemu_real_host_page_size();
+    for (size_t at = 0; at < s->map.len && s->granule < HUGE_SIZE &&
+         at < (HUGE_SLICES - 1) * HUGE_SIZE; at += HUGE_SIZE) {
+        before = populated;
+        populated = populated_by_touch(s, at);
+        if (populated <= before) {
+            return false;
+        }
+        s->granule = MAX(s->granule, pow2floor(populated - before));
     }
-    s->granule = pow2floor(MAX(pages, 1)) * qemu_real_host_page_size();
     s->granule = MIN(s->granule, HUGE_SIZE);
     if (s->granule > SLICE) {
         s->nr = HUGE_SLICES;
@@ -192,26 +217,26 @@ static void flush(uint8_t *host, size_t len)
 #endif
 }
 
-static double measure_touch(const Scratch *s)
+static double measure_touch(Scratch *s)
 {
     Samples samples = { .nr = 0 };
 
+    hurry(s);
     for (unsigned i = 0; i < s->nr; i++) {
         int64_t before = cpu_clock();
 
         touch(slice(s, i), s->slice, s->granule);
-        if (!add_sample(s, &samples, before)) {
-            break;
-        }
+        add_sample(&samples, before);
     }
     return median(&samples) / (s->slice / s->granule);
 }
 
 /* For each page of a slice; @value: what is in all of them */
-static double measure_clear(const Scratch *s, int value)
+static double measure_clear(Scratch *s, int value)
 {
     Samples samples = { .nr = 0 };
 
+    hurry(s);
     for (unsigned i = 0; i < s->nr; i++) {
         g_autoptr(GArray) pieces = g_array_new(false, false,
                                                sizeof(RamResetPiece));
@@ -223,9 +248,7 @@ static double measure_clear(const Scratch *s, int value)
         flush(slice(s, i), s->slice);
         before = cpu_clock();
         ram_reset_clear_pieces(slice(s, i), pieces, 1);
-        if (!add_sample(s, &samples, before)) {
-            break;
-        }
+        add_sample(&samples, before);
     }
     return median(&samples) / (s->slice / PAGE_SIZE);
 }
@@ -235,14 +258,13 @@ static double measure_drop(const Scratch *s)
 {
     Samples samples = { .nr = 0 };
 
-    /* All of them: the next step starts with nothing populated */
     for (unsigned i = 0; i < s->nr; i++) {
         int64_t before = cpu_clock();
 
         if (prim_drop(&s->map, s->backing, i * s->slice, s->slice) < 0) {
             return -1;
         }
-        add_sample(s, &samples, before);
+        add_sample(&samples, before);
     }
     return median(&samples);
 }

@@ -13,7 +13,7 @@
 struct Facts {
     uint64_t len, chunk;
     size_t nr;
-    bool learnt;
+    bool learnt;                /* from a load */
     PolicyChunk *chunks;
     /* Pages, chunk by chunk, after the last load */
     uint32_t *left;             /* that were there */
@@ -54,43 +54,63 @@ bool facts_fit(const Facts *facts, const RamResetBlock *blk)
 /*
  * Nothing has been seen yet.  Pages are there because of the snapshot, or
  * because the guest has written to them since; which of them, nobody knows.
+ * What a snapshot has is taken to lie together, in chunks here and there.
  */
 static void guess(Facts *facts, uint64_t expected)
 {
     uint64_t resident = 0;
+    double share, behind = 0;
 
     for (size_t i = 0; i < facts->nr; i++) {
         resident += facts->chunks[i].resident;
     }
-    expected = MIN(expected / PAGE_SIZE, resident);
+    share = resident ? (double)expected / PAGE_SIZE / resident : 0;
     for (size_t i = 0; i < facts->nr; i++) {
         PolicyChunk *c = &facts->chunks[i];
 
-        c->stored = resident ? (double)c->resident * expected / resident : 0;
+        behind += c->resident * share;
+        c->stored = behind >= c->resident ? c->resident : 0;
+        behind -= c->stored;
         c->again = c->resident - c->stored;
     }
 }
 
-int facts_update(Facts *facts, const RamResetBlock *blk)
+static void count_resident(Facts *facts, const GArray *data)
 {
-    g_autofree uint32_t *mapped = g_new(uint32_t, facts->nr);
-    int ret = prim_count_mapped(&blk->map, facts->chunk, mapped);
-
-    if (ret < 0) {
-        return ret;
+    for (size_t i = 0; i < facts->nr; i++) {
+        facts->chunks[i].resident = 0;
     }
+    for (unsigned i = 0; i < data->len; i++) {
+        RamResetRange range = g_array_index(data, RamResetRange, i);
+
+        while (range.start < range.end) {
+            size_t at = range.start / facts->chunk;
+            uint64_t upto = MIN(range.end, (at + 1) * facts->chunk);
+
+            facts->chunks[at].resident += DIV_ROUND_UP(upto - range.start,
+                                                       PAGE_SIZE);
+            range.start = upto;
+        }
+    }
+}
+
+void facts_update(Facts *facts, const RamResetBlock *blk)
+{
+    count_resident(facts, blk->data);
     for (size_t i = 0; i < facts->nr; i++) {
         PolicyChunk *c = &facts->chunks[i];
-        uint32_t grown;
+        uint32_t grown = c->resident - MIN(c->resident, facts->left[i]);
 
-        c->resident = mapped[i] * (qemu_real_host_page_size() / PAGE_SIZE);
-        grown = c->resident - MIN(c->resident, facts->left[i]);
         c->again = MAX(facts->again[i], grown);
     }
     if (!facts->learnt) {
         guess(facts, blk->expected);
     }
-    return 0;
+}
+
+bool facts_are_learnt(const Facts *facts)
+{
+    return facts->learnt;
 }
 
 const PolicyChunk *facts_chunks(const Facts *facts, size_t *nr, uint64_t *chunk)
@@ -125,13 +145,14 @@ static void learn_chunk(Facts *facts, size_t i, const RamResetBlock *blk,
 {
     PolicyChunk *c = &facts->chunks[i];
     unsigned per_chunk = facts->chunk / RAM_RESET_CHUNK;
+    uint32_t pages = facts->chunk / PAGE_SIZE, back;
     uint64_t touched = 0;
 
     if (!cleared) {
-        facts->left[i] = populated ? facts->chunk / PAGE_SIZE
-                         : MIN(facts->chunk / PAGE_SIZE,
-                               (uint64_t)c->stored * granule);
+        facts->left[i] = populated ? pages
+                                   : MIN(pages, (uint64_t)c->stored * granule);
         facts->again[i] = 0;
+        c->vain = 0;
         return;
     }
     for (size_t j = i * per_chunk; j < (i + 1) * per_chunk; j++) {
@@ -139,6 +160,11 @@ static void learn_chunk(Facts *facts, size_t i, const RamResetBlock *blk,
     }
     facts->left[i] = MAX(c->resident, c->stored);
     facts->again[i] = touched / PAGE_SIZE;
+    back = granule * policy_granules(granule, pages,
+                                     c->stored + facts->again[i]);
+    if (!populated && c->resident > back) {
+        c->vain += c->resident - back;
+    }
 }
 
 void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule)

@@ -25,11 +25,11 @@ void facts_free(Facts *facts);
 /* Whether @facts are of a block like @blk */
 bool facts_fit(const Facts *facts, const RamResetBlock *blk);
 
-/*
- * Before a load: find out what is populated.  0, or -errno if the kernel does
- * not tell.
- */
-int facts_update(Facts *facts, const RamResetBlock *blk);
+/* Before a load; @blk->data has been found */
+void facts_update(Facts *facts, const RamResetBlock *blk);
+
+/* False as long as it is guessed where the snapshot has something */
+bool facts_are_learnt(const Facts *facts);
 
 /* The chunks as facts_update() has found them, and their size in bytes */
 const PolicyChunk *facts_chunks(const Facts *facts, size_t *nr, uint64_t *chunk);

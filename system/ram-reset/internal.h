@@ -21,6 +21,8 @@
  * @map: its used_length as it was when the plan was made
  * @owner: the object that claims it; NULL if it is left alone
  * @parts: of RamResetPart, in rising order; together they are the block
+ * @data: of RamResetRange, in rising order; if not NULL there is nothing but
+ *     zeros elsewhere, other than what has been loaded
  * @known: allocated by begin; NULL if nothing can be known
  * @settled: what is known zero is so already
  * @cleared: if not NULL, target pages that have been cleared in place are added
@@ -35,6 +37,7 @@ struct RamResetBlock {
     PrimBacking backing;
     RamReset *owner;
     GArray *parts;
+    GArray *data;
     ZeroMap *known;
     bool settled;
     uint32_t *cleared;
@@ -52,6 +55,11 @@ typedef struct RamResetPart {
     bool done;
 } RamResetPart;
 
+/* Bytes from a block's start */
+typedef struct RamResetRange {
+    uint64_t start, end;
+} RamResetRange;
+
 /* In what units touched pages are counted; no part of a piece crosses them */
 #define RAM_RESET_CHUNK (2 * MiB)
 
@@ -64,6 +72,9 @@ void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
 RamResetClass *ram_reset_class(const char *type);
 
 /* memset.c */
+
+/* Set @blk->data; before anything is loaded */
+void ram_reset_find_data(RamResetBlock *blk);
 
 /*
  * What may have to be cleared, in bytes from a RAM block's start; within one

@@ -140,18 +140,41 @@ void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
  * In one go: looking for the end of data that runs on to the end of a file
  * takes as long as that file is large, for each piece anew.
  */
+static GArray *find_data(const RamResetBlock *blk, uint64_t start, uint64_t end)
+{
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    GArray *data = g_array_new(false, false, sizeof(RamResetRange));
+    RamResetRange range;
+
+    prim_data_begin(it, &blk->map, blk->backing, start, end);
+    while (prim_data_next(it, &range.start, &range.end)) {
+        g_array_append_val(data, range);
+    }
+    prim_data_end(it);
+    return data;
+}
+
+void ram_reset_find_data(RamResetBlock *blk)
+{
+    blk->data = find_data(blk, 0, blk->map.len);
+}
+
 static GArray *populated_pieces(const RamResetBlock *blk,
                                 uint64_t start, uint64_t end)
 {
-    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    g_autoptr(GArray) data = blk->data ? g_array_ref(blk->data)
+                                       : find_data(blk, start, end);
     GArray *pieces = g_array_new(false, false, sizeof(RamResetPiece));
-    uint64_t from, to;
 
-    prim_data_begin(it, &blk->map, blk->backing, start, end);
-    while (prim_data_next(it, &from, &to)) {
-        ram_reset_add_pieces(blk, pieces, from, to);
+    for (unsigned i = 0; i < data->len; i++) {
+        RamResetRange range = g_array_index(data, RamResetRange, i);
+
+        range.start = MAX(range.start, start);
+        range.end = MIN(range.end, end);
+        if (range.start < range.end) {
+            ram_reset_add_pieces(blk, pieces, range.start, range.end);
+        }
     }
-    prim_data_end(it);
     return pieces;
 }
 

@@ -27,12 +27,12 @@ double policy_score(PolicyObjective objective, const PolicyEstimate *e)
 {
     switch (objective) {
     case POLICY_LATENCY:
-        return e->reset + e->load;
+        return e->reset + e->load + e->owed;
     case POLICY_FOOTPRINT:
         return e->resident * FOOTPRINT_NS_A_PAGE + e->reset + e->load +
-               e->guest;
+               e->guest + e->owed;
     default:
-        return e->reset + e->load + e->guest;
+        return e->reset + e->load + e->guest + e->owed;
     }
 }
 
@@ -41,19 +41,24 @@ static void add(PolicyEstimate *sum, const PolicyEstimate *e)
     sum->reset += e->reset;
     sum->load += e->load;
     sum->guest += e->guest;
+    sum->owed += e->owed;
     sum->resident += e->resident;
 }
 
-/* How many granules @pages are in, if they lie anywhere in a chunk */
-static double granules(const PolicyCosts *costs, const PolicyFacts *facts,
-                       uint32_t pages)
+double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages)
 {
-    double all = (double)facts->chunk_pages / costs->granule;
+    double all = (double)chunk_pages / granule;
 
-    if (costs->granule == 1) {
+    if (granule == 1) {
         return pages;
     }
     return all <= 1 ? pages > 0 : all * (1 - pow(1 - 1 / all, pages));
+}
+
+static double granules(const PolicyCosts *costs, const PolicyFacts *facts,
+                       uint32_t pages)
+{
+    return policy_granules(costs->granule, facts->chunk_pages, pages);
 }
 
 static unsigned clearing_threads(const PolicyFacts *facts)
@@ -83,6 +88,7 @@ static PolicyEstimate estimate_clear(const PolicyCosts *costs,
         .reset = (dirty * costs->clear + (left - dirty) * costs->test) /
                  threads,
         .load = brought * costs->fault,
+        .owed = c->vain * costs->test / threads,
         .resident = c->resident + brought * costs->granule,
     };
 }
@@ -186,7 +192,7 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
         add(&e[POLICY_DROP], &dropped);
         add(&e[POLICY_REMAP], &fresh);
     }
-    if (facts->can_drop && facts->nr_chunks > 1) {
+    if (facts->can_drop && facts->can_split && facts->nr_chunks > 1) {
         e[POLICY_SPLIT] = split(costs, facts, threads, drop);
     }
     for (PolicyChoice c = POLICY_DROP; c < POLICY_NR_CHOICES; c++) {

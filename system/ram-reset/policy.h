@@ -44,6 +44,11 @@ typedef struct PolicyChunk {
     uint32_t resident;      /* that are there */
     uint32_t stored;        /* that the snapshot is going to write */
     uint32_t again;         /* others that the guest will write afterwards */
+    /*
+     * Others that past loads have tested, all added up, since the chunk was
+     * last empty; had it been given back, they would not have been there
+     */
+    uint64_t vain;
 } PolicyChunk;
 
 typedef struct PolicyFacts {
@@ -54,6 +59,7 @@ typedef struct PolicyFacts {
     unsigned threads;       /* that clear, at least 1 */
     bool prealloc;          /* fresh memory is populated at once */
     bool can_drop, can_remap;
+    bool can_split;         /* it is known what is where */
 } PolicyFacts;
 
 typedef enum PolicyChoice {
@@ -70,6 +76,12 @@ typedef struct PolicyEstimate {
     double reset;           /* making memory zero */
     double load;            /* faults while the snapshot is read */
     double guest;           /* faults of the guest */
+    /*
+     * What past loads have spent on testing in vain: as soon as it is more
+     * than what it takes to be rid of those pages, it is time to do that.
+     * So both together are at most twice what the best would have been.
+     */
+    double owed;
     uint64_t resident;      /* when the load has ended */
 } PolicyEstimate;
 
@@ -85,6 +97,9 @@ typedef struct PolicyDecision {
  */
 PolicyDecision policy_decide(const PolicyCosts *costs,
                              const PolicyFacts *facts, bool *drop);
+
+/* How many granules @pages are in, if they lie anywhere in a chunk */
+double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages);
 
 /* What @objective has as small as can be, in nanoseconds */
 double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);

@@ -422,26 +422,3 @@ void prim_data_end(PrimDataIter *it)
         it->pagemap = -1;
     }
 }
-
-int prim_count_mapped(const PrimMap *map, uint64_t chunk, uint32_t *pages)
-{
-    PrimDataIter it = { .map = map, .to = map->len, .pagemap = -1 };
-    size_t base = prim_base_page_size();
-    uint64_t start, end, upto;
-
-    memset(pages, 0, (map->len + chunk - 1) / chunk * sizeof(*pages));
-    if (!begin_page_table(&it)) {
-        return -errno;
-    }
-    while (prim_data_next(&it, &start, &end)) {
-        for (; start < end; start = upto) {
-            upto = (start / chunk + 1) * chunk;
-            if (upto > end) {
-                upto = end;
-            }
-            pages[start / chunk] += (upto - start + base - 1) / base;
-        }
-    }
-    prim_data_end(&it);
-    return 0;
-}

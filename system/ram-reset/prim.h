@@ -147,15 +147,6 @@ bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
 
 /*
- * How many base pages of the mapping our page table has, or has in swap (the
- * zero page, to which reads of private memory lead, does not count where the
- * kernel can tell):
- * pages[i] of those from i * @chunk on, for as many chunks as @map has.
- * @chunk: bytes, a multiple of the page size; the last one may be cut off.
- */
-int prim_count_mapped(const PrimMap *map, uint64_t chunk, uint32_t *pages);
-
-/*
  * Whether our page table has the hugepage at @offset; true if in doubt, and
  * wherever the file is not one that we might write to by its name.
  */

@@ -353,6 +353,7 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded)
         }
         QAPI_LIST_APPEND(tail, blk->info);
         g_clear_pointer(&blk->parts, g_array_unref);
+        g_clear_pointer(&blk->data, g_array_unref);
         g_free(blk->cleared);
         zeromap_free(blk->known);
     }

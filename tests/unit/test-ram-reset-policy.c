@@ -60,7 +60,7 @@ static PolicyFacts facts_of(const Scene *scene, PolicyObjective objective)
     return (PolicyFacts) {
         .objective = objective, .chunks = chunks, .nr_chunks = CHUNKS,
         .chunk_pages = CHUNK_PAGES, .threads = 2, .can_drop = true,
-        .can_remap = true,
+        .can_remap = true, .can_split = true,
     };
 }
 
@@ -97,7 +97,9 @@ static void test_decision(const void *opaque)
 /* 1 page of 4 KiB in each of 3 chunks, with round numbers for costs */
 static void test_estimates(void)
 {
-    static const PolicyChunk chunks[] = { { 10, 4, 2 }, { 0, 3, 0 }, { 6, 0, 6 } };
+    static const PolicyChunk chunks[] = {
+        { 10, 4, 2, 0 }, { 0, 3, 0, 0 }, { 6, 0, 6, 0 },
+    };
     PolicyCosts costs = {
         .granule = 1, .test = 1, .clear = 3, .drop_call = 100, .drop = 10,
         .remap_call = 1000, .remap = 20, .fault = 50, .guest_fault = 7,
@@ -105,7 +107,7 @@ static void test_estimates(void)
     };
     PolicyFacts facts = {
         .chunks = chunks, .nr_chunks = 3, .chunk_pages = CHUNK_PAGES,
-        .threads = 1, .can_drop = true, .can_remap = true,
+        .threads = 1, .can_drop = true, .can_remap = true, .can_split = true,
     };
     bool drop[3];
     PolicyDecision d = policy_decide(&costs, &facts, drop);
@@ -170,11 +172,13 @@ static PolicyFacts random_facts(GRand *rand, PolicyChunk *chunks, unsigned nr)
         chunks[i].resident = g_rand_int_range(rand, 0, dense ? 513 : 8);
         chunks[i].stored = g_rand_int_range(rand, 0, 100);
         chunks[i].again = g_rand_int_range(rand, 0, chunks[i].resident + 1);
+        chunks[i].vain = dense ? g_rand_int_range(rand, 0, 2000) : 0;
     }
     return (PolicyFacts) {
         .objective = g_rand_int_range(rand, POLICY_TOTAL, POLICY_FOOTPRINT + 1),
         .chunks = chunks, .nr_chunks = nr, .chunk_pages = CHUNK_PAGES,
         .threads = 1, .can_drop = true, .can_remap = g_rand_boolean(rand),
+        .can_split = true,
     };
 }
 
@@ -220,6 +224,59 @@ static void test_split_is_the_best(void)
                           policy_score(facts.objective, &d.estimates[c]));
         }
     }
+}
+
+/*
+ * Memory that is never used again: over any number of loads no more than twice
+ * what the best would have been that knows the future, and one load's testing.
+ */
+static void test_owed(void)
+{
+    g_autoptr(GRand) rand = g_rand_new_with_seed(6);
+
+    for (unsigned round = 0; round < 500; round++) {
+        PolicyCosts costs = random_costs(rand);
+        PolicyChunk chunks[8];
+        PolicyFacts facts = random_facts(rand, chunks, 8);
+        double spent = 0, dropping, testing;
+        bool drop[8];
+
+        facts.objective = POLICY_TOTAL;
+        for (unsigned i = 0; i < 8; i++) {
+            chunks[i] = (PolicyChunk) { .resident = CHUNK_PAGES };
+        }
+        dropping = costs.drop_call + 8 * CHUNK_PAGES * costs.drop;
+        testing = 8 * CHUNK_PAGES * costs.test;
+        for (unsigned load = 1; load < 200; load++) {
+            PolicyDecision d = policy_decide(&costs, &facts, drop);
+
+            spent += d.estimates[d.choice].reset;
+            g_assert_cmpfloat(spent, <=, 1.2 * (2 * MIN(dropping,
+                              load * testing) + testing));
+            if (d.choice != POLICY_CLEAR) {
+                break;
+            }
+            for (unsigned i = 0; i < 8; i++) {
+                chunks[i].vain += CHUNK_PAGES;
+            }
+        }
+        /* Hardly any drop takes as long as testing 200 times */
+        g_assert_true(dropping > 100 * testing ||
+                      policy_decide(&costs, &facts, drop).choice !=
+                      POLICY_CLEAR);
+    }
+}
+
+/* Where it is only guessed what is where */
+static void test_no_split_by_guess(void)
+{
+    HostCosts costs = load_costs("thp");
+    PolicyFacts facts = facts_of(&scenes[MIXED], POLICY_TOTAL);
+    bool drop[CHUNKS];
+
+    facts.can_split = false;
+    g_assert_cmpint(policy_decide(&costs.kinds[COSTS_ANONYMOUS], &facts,
+                                  drop).choice, !=, POLICY_SPLIT);
 }
 
 /* What is impossible is never chosen, and without any choice it is to clear */
@@ -364,6 +421,8 @@ int main(int argc, char **argv)
     }
     g_test_add_func("/policy/estimates", test_estimates);
     g_test_add_func("/policy/split-is-the-best", test_split_is_the_best);
+    g_test_add_func("/policy/owed", test_owed);
+    g_test_add_func("/policy/no-split-by-guess", test_no_split_by_guess);
     g_test_add_func("/policy/refused", test_refused);
     g_test_add_func("/costs/file", test_costs_file);
     g_test_add_func("/costs/errors", test_costs_errors);

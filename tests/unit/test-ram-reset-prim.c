@@ -420,40 +420,6 @@ static void test_data_many_ranges(void)
     munmap(map.host, map.len);
 }
 
-static void test_count_mapped(gconstpointer data)
-{
-    Kind kind = GPOINTER_TO_INT(data);
-    PrimMap *map = map_new(kind);
-    size_t chunk, nr, each;
-    uint32_t counts[PAGES];
-
-    if (!map) {
-        return;
-    }
-    each = map->page_size / base_size();
-    chunk = kind & HUGE ? map->page_size : 5 * base_size();
-    nr = (map->len + chunk - 1) / chunk;
-    for (unsigned i = 0; i < 2; i++) {
-        g_assert_cmpint(prim_count_mapped(map, chunk, counts), ==, 0);
-        for (size_t c = 0; c < nr; c++) {
-            g_assert_cmpuint(counts[c], ==, !i ? 0 : c == nr - 1 ? each :
-                             c == 1 ? (kind & HUGE ? each : 3) : 0);
-        }
-        map->host[map->len - 1] = 1;
-        memset(map->host + chunk, 1, 3 * base_size());
-    }
-    map_free(map);
-}
-
-static void test_count_mapped_without_scan(gconstpointer data)
-{
-    bool had = no_pagemap_scan;
-
-    no_pagemap_scan = true;
-    test_count_mapped(data);
-    no_pagemap_scan = had;
-}
-
 /* mincore() tells a user who may not write to the file that all is there */
 static void test_data_after_setuid(void)
 {
@@ -577,13 +543,6 @@ static void add(const char *name, Kind kind)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        Kind kind;
-    } mapped[] = {
-        { "anon", ANON }, { "memfd", MEMFD }, { "hugetlb", MEMFD | HUGE },
-    };
-
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/prim/backing/kinds", test_backing);
     g_test_add_func("/prim/backing/memfd-with-data",
@@ -606,18 +565,6 @@ int main(int argc, char **argv)
                          GINT_TO_POINTER(MEMFD), test_data_without_scan);
     g_test_add_func("/prim/data/of-others", test_data_of_others);
     g_test_add_func("/prim/data/many-ranges", test_data_many_ranges);
-    for (unsigned i = 0; i < G_N_ELEMENTS(mapped); i++) {
-        g_autofree char *count =
-            g_strdup_printf("/prim/count-mapped/%s", mapped[i].name);
-        g_autofree char *without =
-            g_strdup_printf("/prim/count-mapped/%s-without-scan",
-                            mapped[i].name);
-
-        g_test_add_data_func(count, GINT_TO_POINTER(mapped[i].kind),
-                             test_count_mapped);
-        g_test_add_data_func(without, GINT_TO_POINTER(mapped[i].kind),
-                             test_count_mapped_without_scan);
-    }
     g_test_add_func("/prim/data/after-setuid", test_data_after_setuid);
     g_test_add_func("/prim/data/of-a-character-device-ends",
                     test_data_of_a_character_device_ends);
