@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'functional'))
@@ -24,6 +24,8 @@ SEED = 1
 # QEMU puts the rest above 4 GiB; the guest reaches what lies below 8 GiB
 LOW_LIMIT, HIGH_START, REACH = 3 * GIB, 4 * GIB, 8 * GIB
 MAX_LOW = 3584 * MIB
+# Percent of RAM
+BURST = 50
 # Pages that are read back after a load of the warm-up
 SAMPLE = 256
 CALIBRATION = 0.3
@@ -56,7 +58,10 @@ STRATEGIES = {s.name: s for s in (Strategy('stock', 'stock'), *FIXED, *AUTO)}
 
 @dataclass(frozen=True)
 class Cell:
-    """@ram in GiB, @stored in MiB, @dirtied in percent of @ram."""
+    """
+    @ram in GiB, @stored in MiB, @dirtied in percent of @ram; @pattern:
+    scattered, dense, or burst: scattered, and once BURST before all loads.
+    """
 
     accel: str
     memory: str
@@ -110,7 +115,8 @@ class Cell:
             return size + self.ram * GIB
         unit = HUGE if self.memory == 'thp' and self.pattern == 'scattered' \
             else PAGE
-        return size + min(self.ram * GIB, self.pages * unit)
+        burst = self.ram * GIB * BURST // 100 if self.pattern == 'burst' else 0
+        return size + min(self.ram * GIB, self.pages * unit + burst)
 
     def hugepages(self, strategy: Strategy) -> int:
         if self.memory != 'hugetlb':
@@ -188,7 +194,10 @@ class Guest:
         self.machine = self._start(work, stock, mount)
         try:
             self._hertz = self._calibrate()
-            self._touch()
+            if cell.pattern == 'burst':
+                self._touch(replace(cell, dirtied=BURST,
+                                    pattern='dense').working_set())
+            self._touch(self._set)
             self.machine.stop()
         except BaseException:
             self.close()
@@ -222,10 +231,10 @@ class Guest:
         end, last = self._ticks()
         return (last - first) / (end - begin)
 
-    def _touch(self) -> float:
-        """Write the working set; how long that took in the guest, in ms."""
+    def _touch(self, pages: list[tuple[int, int, int, int]]) -> float:
+        """Write to @pages; how long that took in the guest, in ms."""
         ticks = sum(int(self.machine.ask('touch', *part), 16)
-                    for part in self._set)
+                    for part in pages)
         return ticks / self._hertz * 1e3
 
     def _check(self) -> None:
@@ -248,7 +257,7 @@ class Guest:
         rss = self.machine.rss() / MIB
         if check:
             self._check()
-        touch = self._touch()
+        touch = self._touch(self._set)
         self.machine.stop()
         figures = {'load': load, 'touch': touch, 'total': load + touch,
                    'rss': rss}
