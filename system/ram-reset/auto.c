@@ -47,7 +47,9 @@ struct RamResetAuto {
 typedef struct RamResetKnown {
     Facts *facts;
     uint32_t granule;           /* pages */
+    double slower[POLICY_NR_CHOICES];   /* than calibrated, in past loads */
     /* of the load under way, or the last one */
+    PolicyChoice choice;
     double estimated_ns;
     uint64_t planning_ns;
 } RamResetKnown;
@@ -160,6 +162,9 @@ static RamResetKnown *known_new(const RamResetBlock *blk)
     RamResetKnown *known = g_new0(RamResetKnown, 1);
 
     known->facts = facts_new(blk);
+    for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
+        known->slower[c] = 1;
+    }
     return known;
 }
 
@@ -322,6 +327,7 @@ static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
                                         ram_reset_id(RAM_RESET(ra)));
     carry_out(blk, &facts, decision.choice, chunk, drop);
     known->granule = costs->granule;
+    known->choice = decision.choice;
     known->estimated_ns = decision.estimates[decision.choice].reset;
 }
 
@@ -340,6 +346,10 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
         clear_instead(blk, refusals[POLICY_DROP] ?:
                       "what this kind of memory costs is not known");
     } else {
+        /* What is given stays as it is */
+        if (!ra->costs_file) {
+            costs = policy_experienced(&costs, known->slower);
+        }
         ram_reset_find_data(blk);
         facts_update(known->facts, blk);
         decide(ra, blk, known, &costs, refusals);
@@ -350,25 +360,35 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
     known->planning_ns = get_clock() - before;
 }
 
+static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
+{
+    double measured = blk->info->reset_ns - known->planning_ns;
+    double ratio = measured / known->estimated_ns;
+    double *slower = &known->slower[known->choice];
+
+    if (MAX(measured, known->estimated_ns) < MISJUDGED_NS) {
+        return;
+    }
+    if (ratio > MISJUDGED_FACTOR || ratio < 1.0 / MISJUDGED_FACTOR) {
+        trace_ram_reset_misjudged(blk->info->name, blk->info->strategy,
+                                  known->estimated_ns, measured);
+    }
+    *slower = policy_slower(*slower, ratio);
+}
+
 static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
 {
     RamResetKnown *known = g_hash_table_lookup(RAM_RESET_AUTO(rr)->blocks,
                                                blk->info->name);
-    double measured;
 
     if (!blk->info->decision) {
         return;
     }
-    measured = blk->info->reset_ns - known->planning_ns;
     if (blk->known) {
         facts_learn(known->facts, blk, known->granule);
     }
-    if (!blk->info->fallback &&
-        MAX(measured, known->estimated_ns) > MISJUDGED_NS &&
-        MAX(measured, known->estimated_ns) >
-        MISJUDGED_FACTOR * MIN(measured, known->estimated_ns)) {
-        trace_ram_reset_misjudged(blk->info->name, blk->info->strategy,
-                                  known->estimated_ns, measured);
+    if (!blk->info->fallback) {
+        compare_times(known, blk);
     }
 }
 

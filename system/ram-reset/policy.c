@@ -18,6 +18,9 @@
 /* Above any number of nanoseconds that a page can cost */
 #define FOOTPRINT_NS_A_PAGE 1e9
 
+/* What was calibrated is not off by more */
+#define MOST_SLOWER 8
+
 /* How much of the time of one before it in the enum a choice may take */
 static const double margins[POLICY_NR_CHOICES] = {
     [POLICY_DROP] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
@@ -202,4 +205,24 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
         }
     }
     return d;
+}
+
+PolicyCosts policy_experienced(const PolicyCosts *costs,
+                               const double slower[POLICY_NR_CHOICES])
+{
+    PolicyCosts c = *costs;
+
+    c.test *= slower[POLICY_CLEAR];
+    c.clear *= slower[POLICY_CLEAR];
+    c.drop_call *= slower[POLICY_DROP];
+    c.drop *= slower[POLICY_DROP];
+    c.remap_call *= slower[POLICY_REMAP];
+    c.remap *= slower[POLICY_REMAP];
+    return c;
+}
+
+double policy_slower(double slower, double ratio)
+{
+    slower *= sqrt(ratio);
+    return MIN(MAX(slower, 1.0 / MOST_SLOWER), MOST_SLOWER);
 }

@@ -101,6 +101,20 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
 /* How many granules @pages are in, if they lie anywhere in a chunk */
 double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages);
 
+/*
+ * Scratch memory is small and in one piece.  Pages of a guest that lie here and
+ * there in gigabytes take some times as long: 5 times were seen.  @slower: by
+ * PolicyChoice, so many times what was calibrated; each starts as 1.
+ */
+PolicyCosts policy_experienced(const PolicyCosts *costs,
+                               const double slower[POLICY_NR_CHOICES]);
+
+/*
+ * The next @slower, after a load that took @ratio times what was expected: half
+ * of the way, since one load may have been disturbed.
+ */
+double policy_slower(double slower, double ratio);
+
 /* What @objective has as small as can be, in nanoseconds */
 double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);
 

@@ -267,6 +267,34 @@ static void test_owed(void)
     }
 }
 
+/* Estimates come near what loads take, and one of those says little */
+static void test_experience(void)
+{
+    static const double truths[] = { 0.3, 1, 5 };
+    PolicyCosts costs = { .test = 2, .clear = 3, .drop_call = 5, .drop = 7,
+                          .remap_call = 11, .remap = 13, .fault = 17 };
+    double slower[POLICY_NR_CHOICES] = { 2, 3, 4, 5 };
+    PolicyCosts c = policy_experienced(&costs, slower);
+
+    g_assert_true(c.test == 4 && c.clear == 6 && c.drop_call == 15 &&
+                  c.drop == 21 && c.remap_call == 44 && c.remap == 52 &&
+                  c.fault == 17);
+    for (unsigned i = 0; i < G_N_ELEMENTS(truths); i++) {
+        double s = 1, disturbed;
+
+        for (unsigned load = 0; load < 6; load++) {
+            s = policy_slower(s, truths[i] / s);
+        }
+        g_assert_cmpfloat_with_epsilon(s, truths[i], truths[i] / 20);
+        disturbed = policy_slower(s, 4);
+        g_assert_cmpfloat(disturbed, <=, 2 * s);
+        g_assert_cmpfloat(policy_slower(disturbed, truths[i] / disturbed), <,
+                          1.5 * truths[i]);
+    }
+    g_assert_cmpfloat(policy_slower(1, 1e9), <=, 8);
+    g_assert_cmpfloat(policy_slower(1, 1 / 1e9), >=, 1.0 / 8);
+}
+
 /* Where it is only guessed what is where */
 static void test_no_split_by_guess(void)
 {
@@ -422,6 +450,7 @@ int main(int argc, char **argv)
     g_test_add_func("/policy/estimates", test_estimates);
     g_test_add_func("/policy/split-is-the-best", test_split_is_the_best);
     g_test_add_func("/policy/owed", test_owed);
+    g_test_add_func("/policy/experience", test_experience);
     g_test_add_func("/policy/no-split-by-guess", test_no_split_by_guess);
     g_test_add_func("/policy/refused", test_refused);
     g_test_add_func("/costs/file", test_costs_file);

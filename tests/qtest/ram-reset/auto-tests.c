@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <math.h>
 #include "qemu/cutils.h"
 #include "qemu/units.h"
 #include "qobject/qdict.h"
@@ -279,6 +280,34 @@ static void test_calibration(void)
     vm_end(vm);
 }
 
+/* A load that was disturbed says nothing, so one of the last ones is enough */
+static void test_estimates_approach(void)
+{
+    g_autofree char *object = vm_object("auto", "");
+    Vm *vm = vm_start(MEM_ANON, SIZE, object);
+    double worst[2] = { 0 }, last = INFINITY;
+
+    vm_save(vm, "clean");
+    for (unsigned i = 0; i < 16; i++) {
+        g_autoptr(QDict) block = NULL, chosen = NULL;
+        double estimated, measured, ratio;
+
+        touch(vm, BASE, SIZE);
+        vm_load(vm, "clean");
+        block = vm_query_block(vm, "ram");
+        chosen = candidate(vm, qdict_get_str(block, "strategy"));
+        estimated = qdict_get_int(chosen, "reset");
+        measured = qdict_get_int(block, "reset-ns");
+        ratio = MAX(estimated, measured) / MIN(estimated, measured);
+        worst[i >= 8] = MAX(worst[i >= 8], ratio);
+        last = i >= 8 ? MIN(last, ratio) : last;
+    }
+    g_test_message("off by up to %.1f, later by %.1f, at best %.2f", worst[0],
+                   worst[1], last);
+    g_assert_cmpfloat(last, <, 2);
+    vm_end(vm);
+}
+
 static void test_bad_costs(void)
 {
     g_autofree char *costs = costs_file(1, 1, 1, -1);
@@ -315,5 +344,7 @@ void add_auto_tests(void)
                         test_learns);
     qtest_add_func("ram-reset/auto/objectives", test_objectives);
     qtest_add_func("ram-reset/auto/calibration", test_calibration);
+    qtest_add_func("ram-reset/auto/estimates-approach",
+                   test_estimates_approach);
     qtest_add_func("ram-reset/auto/bad-costs", test_bad_costs);
 }
