@@ -47,6 +47,7 @@ struct RamResetAuto {
 typedef struct RamResetKnown {
     Facts *facts;
     uint32_t granule;           /* pages */
+    bool keeps;                 /* nothing of it can be dropped */
     double slower[POLICY_NR_CHOICES];   /* than calibrated, in past loads */
     /* of the load under way, or the last one */
     PolicyChoice choice;
@@ -241,7 +242,32 @@ static RamResetDecision *tell(const PolicyDecision *decision,
     return info;
 }
 
-/* Returns how many bytes are to be dropped */
+/* What of @data, which is freed, lies in chunks that are not dropped */
+static GArray *without_dropped(GArray *data, uint64_t chunk, const bool *drop)
+{
+    GArray *left = g_array_new(false, false, sizeof(RamResetRange));
+
+    for (unsigned i = 0; i < data->len; i++) {
+        RamResetRange range = g_array_index(data, RamResetRange, i);
+
+        while (range.start < range.end) {
+            RamResetRange piece = { range.start, MIN(
+                range.end, (range.start / chunk + 1) * chunk) };
+
+            if (!drop[piece.start / chunk]) {
+                g_array_append_val(left, piece);
+            }
+            range.start = piece.end;
+        }
+    }
+    g_array_unref(data);
+    return left;
+}
+
+/*
+ * Chunks are dropped, and then all that is left is cleared in one go; what the
+ * snapshot stores it is told of.  Returns how many bytes are to be dropped.
+ */
 static uint64_t split(RamResetBlock *blk, const PolicyFacts *facts,
                       uint64_t chunk, const bool *drop)
 {
@@ -255,9 +281,16 @@ static uint64_t split(RamResetBlock *blk, const PolicyFacts *facts,
             to++;
         }
         end = MIN(to * chunk, blk->map.len);
-        ram_reset_add_part(blk, start, end - start, ram_reset_class(
-            strategies[drop[from] ? POLICY_DROP : POLICY_CLEAR]));
-        dropped += drop[from] ? end - start : 0;
+        if (drop[from]) {
+            ram_reset_add_part(blk, start, end - start,
+                               ram_reset_class(strategies[POLICY_DROP]));
+            dropped += end - start;
+        }
+    }
+    ram_reset_add_part(blk, 0, blk->map.len,
+                       ram_reset_class(strategies[POLICY_CLEAR]));
+    if (blk->data) {
+        blk->data = without_dropped(blk->data, chunk, drop);
     }
     return dropped;
 }
@@ -327,8 +360,30 @@ static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
                                         ram_reset_id(RAM_RESET(ra)));
     carry_out(blk, &facts, decision.choice, chunk, drop);
     known->granule = costs->granule;
+    known->keeps = !facts.can_drop && !facts.can_remap;
     known->choice = decision.choice;
     known->estimated_ns = decision.estimates[decision.choice].reset;
+}
+
+/*
+ * What is populated, for the facts.  Where it is certain, and nobody else has
+ * the memory (@exclusive), clearing goes by it as well.
+ */
+static GArray *find_populated(RamResetBlock *blk, bool exclusive)
+{
+    bool told;
+    GArray *data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len,
+                                       &told);
+
+    if (!told) {
+        g_array_unref(data);
+        return ram_reset_find_data(blk, PRIM_PRIVATE_ZERO, 0, blk->map.len,
+                                   &told);
+    }
+    if (exclusive) {
+        blk->data = g_array_ref(data);
+    }
+    return data;
 }
 
 static void auto_plan(RamReset *rr, RamResetBlock *blk)
@@ -350,8 +405,10 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
         if (!ra->costs_file) {
             costs = policy_experienced(&costs, known->slower);
         }
-        ram_reset_find_data(blk);
-        facts_update(known->facts, blk);
+        g_autoptr(GArray) populated = find_populated(
+            blk, !blk->map.shared || !refusals[POLICY_REMAP]);
+
+        facts_update(known->facts, populated, blk->expected);
         decide(ra, blk, known, &costs, refusals);
     }
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
@@ -373,7 +430,15 @@ static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
         trace_ram_reset_misjudged(blk->info->name, blk->info->strategy,
                                   known->estimated_ns, measured);
     }
-    *slower = policy_slower(*slower, ratio);
+    /*
+     * How long a split takes does not tell which half of it was slow, nor a
+     * remap that populates the fresh memory, whether it was that.
+     */
+    if (known->choice != POLICY_SPLIT &&
+        (known->choice != POLICY_REMAP ||
+         !ram_reset_block_is_preallocated(blk))) {
+        *slower = policy_slower(*slower, ratio);
+    }
 }
 
 static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
@@ -385,7 +450,12 @@ static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
         return;
     }
     if (blk->known) {
-        facts_learn(known->facts, blk, known->granule);
+        facts_learn(known->facts, blk, known->granule, known->keeps);
+    }
+    for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
+        if (c != known->choice) {
+            known->slower[c] = policy_slower_unused(known->slower[c]);
+        }
     }
     if (!blk->info->fallback) {
         compare_times(known, blk);

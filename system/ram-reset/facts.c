@@ -10,14 +10,20 @@
 /* The policy's pages */
 #define PAGE_SIZE 4096
 
+/* Of a chunk, in pages */
+typedef struct Past {
+    uint32_t left;              /* that were there after the last load */
+    uint32_t again;             /* touched before it, where that was seen */
+    uint32_t back;              /* that came back after it was last dropped */
+    bool dropped;               /* by the last load */
+} Past;
+
 struct Facts {
     uint64_t len, chunk;
     size_t nr;
     bool learnt;                /* from a load */
     PolicyChunk *chunks;
-    /* Pages, chunk by chunk, after the last load */
-    uint32_t *left;             /* that were there */
-    uint32_t *again;            /* touched before it, where that was seen */
+    Past *past;
 };
 
 static uint64_t chunk_size(const RamResetBlock *blk)
@@ -33,16 +39,14 @@ Facts *facts_new(const RamResetBlock *blk)
     facts->chunk = chunk_size(blk);
     facts->nr = DIV_ROUND_UP(facts->len, facts->chunk);
     facts->chunks = g_new0(PolicyChunk, facts->nr);
-    facts->left = g_new0(uint32_t, facts->nr);
-    facts->again = g_new0(uint32_t, facts->nr);
+    facts->past = g_new0(Past, facts->nr);
     return facts;
 }
 
 void facts_free(Facts *facts)
 {
     g_free(facts->chunks);
-    g_free(facts->left);
-    g_free(facts->again);
+    g_free(facts->past);
     g_free(facts);
 }
 
@@ -94,17 +98,19 @@ static void count_resident(Facts *facts, const GArray *data)
     }
 }
 
-void facts_update(Facts *facts, const RamResetBlock *blk)
+void facts_update(Facts *facts, const GArray *populated, uint64_t expected)
 {
-    count_resident(facts, blk->data);
+    count_resident(facts, populated);
     for (size_t i = 0; i < facts->nr; i++) {
         PolicyChunk *c = &facts->chunks[i];
-        uint32_t grown = c->resident - MIN(c->resident, facts->left[i]);
+        Past *past = &facts->past[i];
+        uint32_t grown = c->resident - MIN(c->resident, past->left);
 
-        c->again = MAX(facts->again[i], grown);
+        c->again = MAX(past->again, grown);
+        past->back = past->dropped ? grown : past->back;
     }
     if (!facts->learnt) {
-        guess(facts, blk->expected);
+        guess(facts, expected);
     }
 }
 
@@ -140,46 +146,77 @@ static void count_stored(Facts *facts, const ZeroMap *known)
     }
 }
 
-static void learn_chunk(Facts *facts, size_t i, const RamResetBlock *blk,
-                        bool cleared, bool populated, uint32_t granule)
+static void learn_dropped(Facts *facts, size_t i, uint32_t granule,
+                          bool populated)
 {
+    uint32_t pages = facts->chunk / PAGE_SIZE;
     PolicyChunk *c = &facts->chunks[i];
-    unsigned per_chunk = facts->chunk / RAM_RESET_CHUNK;
-    uint32_t pages = facts->chunk / PAGE_SIZE, back;
-    uint64_t touched = 0;
 
-    if (!cleared) {
-        facts->left[i] = populated ? pages
-                                   : MIN(pages, (uint64_t)c->stored * granule);
-        facts->again[i] = 0;
-        c->vain = 0;
-        return;
-    }
+    facts->past[i].left = populated ? pages
+                          : MIN(pages, (uint64_t)c->stored * granule);
+    facts->past[i].again = 0;
+    facts->past[i].dropped = true;
+    c->vain = 0;
+}
+
+/*
+ * Pages that the guest has only read, or has filled with zeros, cannot be told
+ * from those that it has not used; but they came back when they were dropped.
+ */
+static void learn_cleared(Facts *facts, size_t i, const uint32_t *cleared,
+                          uint32_t granule, bool keeps)
+{
+    unsigned per_chunk = facts->chunk / RAM_RESET_CHUNK;
+    PolicyChunk *c = &facts->chunks[i];
+    Past *past = &facts->past[i];
+    uint64_t touched = 0;
+    double useful;
+
     for (size_t j = i * per_chunk; j < (i + 1) * per_chunk; j++) {
-        touched += (uint64_t)blk->cleared[j] << qemu_target_page_bits();
+        touched += (uint64_t)cleared[j] << qemu_target_page_bits();
     }
-    facts->left[i] = MAX(c->resident, c->stored);
-    facts->again[i] = touched / PAGE_SIZE;
-    back = granule * policy_granules(granule, pages,
-                                     c->stored + facts->again[i]);
-    if (!populated && c->resident > back) {
-        c->vain += c->resident - back;
+    past->left = MAX(c->resident, c->stored);
+    past->again = touched / PAGE_SIZE;
+    past->dropped = false;
+    useful = granule * policy_granules(granule, facts->chunk / PAGE_SIZE,
+                                       c->stored + MAX(past->again,
+                                                       past->back));
+    if (!keeps && c->resident > useful) {
+        c->vain += c->resident - useful;
     }
 }
 
-void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule)
+/* Which chunks have been cleared in place, and not dropped before */
+static bool *cleared_chunks(const Facts *facts, const RamResetBlock *blk)
 {
     RamResetClass *clearing = ram_reset_class(TYPE_RAM_RESET_MEMSET);
-    bool populated = ram_reset_block_is_preallocated(blk);
+    bool *cleared = g_new(bool, facts->nr);
 
-    count_stored(facts, blk->known);
+    memset(cleared, true, facts->nr);
     for (unsigned p = 0; p < blk->parts->len; p++) {
         RamResetPart *part = &g_array_index(blk->parts, RamResetPart, p);
+        size_t first = part->start / facts->chunk;
 
-        for (uint64_t at = part->start; at < part->start + part->len;
-             at += facts->chunk) {
-            learn_chunk(facts, at / facts->chunk, blk,
-                        part->strategy == clearing, populated, granule);
+        if (part->strategy != clearing) {
+            memset(cleared + first, false,
+                   DIV_ROUND_UP(part->len, facts->chunk));
+        }
+    }
+    return cleared;
+}
+
+void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule,
+                 bool keeps)
+{
+    bool populated = ram_reset_block_is_preallocated(blk);
+    g_autofree bool *cleared = cleared_chunks(facts, blk);
+
+    count_stored(facts, blk->known);
+    for (size_t i = 0; i < facts->nr; i++) {
+        if (cleared[i]) {
+            learn_cleared(facts, i, blk->cleared, granule, keeps || populated);
+        } else {
+            learn_dropped(facts, i, granule, populated);
         }
     }
     facts->learnt = true;

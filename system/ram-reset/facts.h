@@ -25,8 +25,11 @@ void facts_free(Facts *facts);
 /* Whether @facts are of a block like @blk */
 bool facts_fit(const Facts *facts, const RamResetBlock *blk);
 
-/* Before a load; @blk->data has been found */
-void facts_update(Facts *facts, const RamResetBlock *blk);
+/*
+ * Before a load.  @populated: of RamResetRange; @expected: bytes that the
+ * snapshot may store, of use as long as nothing else is known of that
+ */
+void facts_update(Facts *facts, const GArray *populated, uint64_t expected);
 
 /* False as long as it is guessed where the snapshot has something */
 bool facts_are_learnt(const Facts *facts);
@@ -37,8 +40,9 @@ const PolicyChunk *facts_chunks(const Facts *facts, size_t *nr, uint64_t *chunk)
 /*
  * After a load: @blk->parts have been made zero, @blk->known tells what the
  * snapshot has written, @blk->cleared what was not zero.  @granule: pages that
- * a fault populates.
+ * a fault populates; @keeps: it cannot be dropped anyway.
  */
-void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule);
+void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule,
+                 bool keeps);
 
 #endif

@@ -20,9 +20,11 @@
  * @rb: valid under the BQL
  * @map: its used_length as it was when the plan was made
  * @owner: the object that claims it; NULL if it is left alone
- * @parts: of RamResetPart, in rising order; together they are the block
- * @data: of RamResetRange, in rising order; if not NULL there is nothing but
- *     zeros elsewhere, other than what has been loaded
+ * @parts: of RamResetPart, to be made zero in this order; together they are
+ *     the block, and may overlap
+ * @data: of RamResetRange, in rising order: what was populated before the load,
+ *     without what is dropped since; NULL if that is to be found out when it
+ *     is needed, as it must be where others may write to the memory
  * @known: allocated by begin; NULL if nothing can be known
  * @settled: what is known zero is so already
  * @cleared: if not NULL, target pages that have been cleared in place are added
@@ -73,8 +75,12 @@ RamResetClass *ram_reset_class(const char *type);
 
 /* memset.c */
 
-/* Set @blk->data; before anything is loaded */
-void ram_reset_find_data(RamResetBlock *blk);
+/*
+ * What prim_data_next() gives for @blk as if it were @backing, an array of
+ * RamResetRange.  @told: what prim_data_begin() has returned.
+ */
+GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
+                            uint64_t start, uint64_t end, bool *told);
 
 /*
  * What may have to be cleared, in bytes from a RAM block's start; within one

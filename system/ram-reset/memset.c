@@ -140,13 +140,14 @@ void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
  * In one go: looking for the end of data that runs on to the end of a file
  * takes as long as that file is large, for each piece anew.
  */
-static GArray *find_data(const RamResetBlock *blk, uint64_t start, uint64_t end)
+GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
+                            uint64_t start, uint64_t end, bool *told)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
     GArray *data = g_array_new(false, false, sizeof(RamResetRange));
     RamResetRange range;
 
-    prim_data_begin(it, &blk->map, blk->backing, start, end);
+    *told = prim_data_begin(it, &blk->map, backing, start, end);
     while (prim_data_next(it, &range.start, &range.end)) {
         g_array_append_val(data, range);
     }
@@ -154,16 +155,12 @@ static GArray *find_data(const RamResetBlock *blk, uint64_t start, uint64_t end)
     return data;
 }
 
-void ram_reset_find_data(RamResetBlock *blk)
-{
-    blk->data = find_data(blk, 0, blk->map.len);
-}
-
 static GArray *populated_pieces(const RamResetBlock *blk,
                                 uint64_t start, uint64_t end)
 {
-    g_autoptr(GArray) data = blk->data ? g_array_ref(blk->data)
-                                       : find_data(blk, start, end);
+    bool told;
+    g_autoptr(GArray) data = blk->data ? g_array_ref(blk->data) :
+        ram_reset_find_data(blk, blk->backing, start, end, &told);
     GArray *pieces = g_array_new(false, false, sizeof(RamResetPiece));
 
     for (unsigned i = 0; i < data->len; i++) {

@@ -18,8 +18,10 @@
 /* Above any number of nanoseconds that a page can cost */
 #define FOOTPRINT_NS_A_PAGE 1e9
 
-/* What was calibrated is not off by more */
-#define MOST_SLOWER 8
+/* What was calibrated is not off by more; by how much one load changes that */
+#define MOST_SLOWER   8
+#define MOST_AT_ONCE  1.5
+#define FORGET        0.98
 
 /* How much of the time of one before it in the enum a choice may take */
 static const double margins[POLICY_NR_CHOICES] = {
@@ -223,6 +225,11 @@ PolicyCosts policy_experienced(const PolicyCosts *costs,
 
 double policy_slower(double slower, double ratio)
 {
-    slower *= sqrt(ratio);
+    slower *= MIN(MAX(sqrt(ratio), 1 / MOST_AT_ONCE), MOST_AT_ONCE);
     return MIN(MAX(slower, 1.0 / MOST_SLOWER), MOST_SLOWER);
+}
+
+double policy_slower_unused(double slower)
+{
+    return pow(slower, FORGET);
 }

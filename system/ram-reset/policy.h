@@ -46,7 +46,7 @@ typedef struct PolicyChunk {
     uint32_t again;         /* others that the guest will write afterwards */
     /*
      * Others that past loads have tested, all added up, since the chunk was
-     * last empty; had it been given back, they would not have been there
+     * last dropped; had it been dropped again they would not have been there
      */
     uint64_t vain;
 } PolicyChunk;
@@ -79,7 +79,8 @@ typedef struct PolicyEstimate {
     /*
      * What past loads have spent on testing in vain: as soon as it is more
      * than what it takes to be rid of those pages, it is time to do that.
-     * So both together are at most twice what the best would have been.
+     * If they are not used again, both together are at most twice what the
+     * best would have been.
      */
     double owed;
     uint64_t resident;      /* when the load has ended */
@@ -110,10 +111,13 @@ PolicyCosts policy_experienced(const PolicyCosts *costs,
                                const double slower[POLICY_NR_CHOICES]);
 
 /*
- * The next @slower, after a load that took @ratio times what was expected: half
- * of the way, since one load may have been disturbed.
+ * The next @slower of a strategy, after a load by it that took @ratio times what
+ * was expected.  One load, which may have been disturbed, does not change much.
  */
 double policy_slower(double slower, double ratio);
+
+/* ... after a load by another one: in the long run it is worth another try */
+double policy_slower_unused(double slower);
 
 /* What @objective has as small as can be, in nanoseconds */
 double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);

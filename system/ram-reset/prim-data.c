@@ -379,7 +379,7 @@ static bool next_by_hugepage(PrimDataIter *it, uint64_t *start, uint64_t *end)
     return true;
 }
 
-void prim_data_begin(PrimDataIter *it, const PrimMap *map,
+bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
                      PrimBacking backing, uint64_t from, uint64_t to)
 {
     it->map = map;
@@ -390,18 +390,19 @@ void prim_data_begin(PrimDataIter *it, const PrimMap *map,
     it->buf_first = it->buf_len = 0;
     it->next = next_is_all;
     if (prim_is_hugetlb(map)) {
-        if (!hugetlb_is_full(map)) {
-            it->mapped_is_known = !map->shared || mincore_tells(map);
-            it->holes_are_zero = it->mapped_is_known &&
-                                 hugetlb_holes_are_zero(map);
-            it->next = next_by_hugepage;
+        if (hugetlb_is_full(map)) {
+            return true;
         }
+        it->mapped_is_known = !map->shared || mincore_tells(map);
+        it->holes_are_zero = it->mapped_is_known && hugetlb_holes_are_zero(map);
+        it->next = next_by_hugepage;
     } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
         it->next = map->len == to && !from && is_shmem(map->fd) &&
                    list_shared_file(it) ? next_by_list : next_by_seek;
     } else if (backing == PRIM_PRIVATE_ZERO) {
         begin_page_table(it);
     }
+    return it->next != next_is_all;
 }
 
 bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)

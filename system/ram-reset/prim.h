@@ -120,6 +120,10 @@ void prim_clear_fence(void);
  *     }
  *     prim_data_end(&it);
  *
+ * prim_data_begin() returns false if the kernel does not tell, so that all is
+ * data.  With PRIM_PRIVATE_ZERO it goes by our page table, whatever @map is: a
+ * good guess for a file that is shared, and no more.
+ *
  * An iterator lives in one thread.  Pages may be cleared or dropped behind
  * @end while it runs.
  */
@@ -141,7 +145,7 @@ typedef struct PrimDataIter {
     } buf;
 } PrimDataIter;
 
-void prim_data_begin(PrimDataIter *it, const PrimMap *map,
+bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
                      PrimBacking backing, uint64_t from, uint64_t to);
 bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);

@@ -187,6 +187,8 @@ static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
     blk->info->reason = g_strdup_printf("%s failed: %s", failed,
                                         strerror(-ret));
     part->strategy = fallback_class();
+    /* Some of it may be gone, and to look at it would bring it back */
+    g_clear_pointer(&blk->data, g_array_unref);
     if (blk->parts->len == 1) {
         g_free(blk->info->strategy);
         blk->info->strategy = g_strdup(strategy_name(part->strategy));

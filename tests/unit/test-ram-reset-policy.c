@@ -282,17 +282,22 @@ static void test_experience(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(truths); i++) {
         double s = 1, disturbed;
 
-        for (unsigned load = 0; load < 6; load++) {
+        for (unsigned load = 0; load < 8; load++) {
             s = policy_slower(s, truths[i] / s);
         }
         g_assert_cmpfloat_with_epsilon(s, truths[i], truths[i] / 20);
-        disturbed = policy_slower(s, 4);
-        g_assert_cmpfloat(disturbed, <=, 2 * s);
+        disturbed = policy_slower(s, 1000);
+        g_assert_cmpfloat(disturbed, <=, 1.5 * s);
         g_assert_cmpfloat(policy_slower(disturbed, truths[i] / disturbed), <,
-                          1.5 * truths[i]);
+                          1.25 * truths[i]);
+        /* Not for ever */
+        for (unsigned load = 0; load < 200; load++) {
+            s = policy_slower_unused(s);
+        }
+        g_assert_cmpfloat_with_epsilon(s, 1, 0.1);
     }
-    g_assert_cmpfloat(policy_slower(1, 1e9), <=, 8);
-    g_assert_cmpfloat(policy_slower(1, 1 / 1e9), >=, 1.0 / 8);
+    g_assert_cmpfloat(policy_slower(8, 10), <=, 8);
+    g_assert_cmpfloat(policy_slower(1.0 / 8, 0), >=, 1.0 / 8);
 }
 
 /* Where it is only guessed what is where */

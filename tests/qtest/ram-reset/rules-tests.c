@@ -258,9 +258,18 @@ static void test_prealloc_stays_allocated(void)
 }
 
 /* The memory's owner forbids punching holes after QEMU has mapped it */
-static void test_failing_strategy_falls_back(void)
+static void test_failing_strategy_falls_back(const void *opaque)
 {
-    g_autofree char *object = vm_object("madvise", ",memdev=more");
+    const char *strategy = opaque;
+    bool chosen = !strcmp(strategy, "auto");
+    g_autofree char *costs = costs_file(1000, 1, 1e6, 1);
+    g_autofree char *props = g_strdup_printf(",memdev=more%s%s", chosen
+                                             ? ",costs=" : "",
+                                             chosen ? costs : "");
+    g_autofree char *object = vm_object(strategy, props);
+    g_autofree char *warning = g_strdup_printf(
+        "warning: ram-reset-%s 'rr0': could not reset RAM block 'more' by "
+        "madvise", strategy);
     g_autofree char *extra = NULL;
     uint8_t byte = 0;
     QDict *block;
@@ -280,8 +289,7 @@ static void test_failing_strategy_falls_back(void)
         g_assert_cmpint(pread(fd, &byte, 1, 12345), ==, 1);
         g_assert_cmphex(byte, ==, i);
         if (i == 1) {
-            vm_load_says(vm, "clean", "warning: ram-reset-madvise 'rr0': "
-                                      "could not reset RAM block 'more'");
+            vm_load_says(vm, "clean", warning);
         } else {
             vm_load(vm, "clean");
         }
@@ -299,6 +307,7 @@ static void test_failing_strategy_falls_back(void)
     qobject_unref(block);
     close(fd);
     vm_end(vm);
+    unlink(costs);
 }
 
 typedef struct Writer {
@@ -374,6 +383,8 @@ void add_rules_tests(void)
                      test_verify_finds_a_difference);
     qtest_add_func("ram-reset/rules/prealloc-stays-allocated",
                    test_prealloc_stays_allocated);
-    qtest_add_func("ram-reset/rules/failing-strategy-falls-back",
-                   test_failing_strategy_falls_back);
+    qtest_add_data_func("ram-reset/rules/failing-strategy-falls-back/madvise",
+                        "madvise", test_failing_strategy_falls_back);
+    qtest_add_data_func("ram-reset/rules/failing-strategy-falls-back/auto",
+                        "auto", test_failing_strategy_falls_back);
 }
