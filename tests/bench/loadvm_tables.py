@@ -8,7 +8,7 @@ from typing import Any
 
 import plots
 import report
-from report import Table, figure, number
+from report import ROUNDS, Table, figure, number
 
 FIXED = ('memset', 'madvise', 'remap', 'hugefile')
 OBJECTIVES = {'auto': 'total', 'auto-latency': 'load', 'auto-footprint': 'rss'}
@@ -111,6 +111,27 @@ def unmapping_table(results: Results) -> Table:
                  'its share of the whole load', (*COLUMNS, *columns), rows)
 
 
+def burst_table(results: Results) -> Table:
+    """What auto invests, and what comes back."""
+    rows = []
+    for key in results.keys:
+        if key.pattern != 'burst':
+            continue
+        cells: list[str] = []
+        for name in results.strategies:
+            row = results.cells[key].get(name)
+            if not row:
+                cells.append('')
+                continue
+            totals = row['first'] + row['samples']['total'][:ROUNDS]
+            cells.append(f'{number(sum(totals))}, at most '
+                         f'{number(max(totals))}')
+        rows.append((*key.columns(), *cells))
+    return Table('After a burst: all loads since, those of the warm-up and '
+                 f'{ROUNDS} rounds, and touching again, added up, in ms; and '
+                 'the slowest of them', (*COLUMNS, *results.strategies), rows)
+
+
 def choice_table(results: Results) -> Table:
     """Where the object's name does not say what was used."""
     rows = []
@@ -179,7 +200,8 @@ def auto_tables(results: Results) -> list[Table]:
 def tables(data: list[dict]) -> list[Table]:
     results = Results(data)
     found = [wide_table(results, what, title) for what, title in SHOWN.items()]
-    found += [unmapping_table(results), choice_table(results),
+    found += [unmapping_table(results), burst_table(results),
+              choice_table(results),
               *auto_tables(results)]
     return [table for table in found if table.rows]
 
