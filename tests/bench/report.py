@@ -122,7 +122,7 @@ def host_facts(build: Path) -> dict[str, Any]:
         'cores': len(os.sched_getaffinity(0)),
         'virtual': ' hypervisor' in cpuinfo,
         'ram-gib': round(memory / KIB_PER_GIB, 1),
-        'kernel': platform.release(),
+        'kernel': found(r'([\d.]+)', platform.release()),
         'thp': found(r'\[(\w+)\]', read(thp + 'enabled'), 'none'),
         'thp-shmem': found(r'\[(\w+)\]', read(thp + 'shmem_enabled'), 'none'),
         'qemu': qemu_version(build),

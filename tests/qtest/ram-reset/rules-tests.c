@@ -310,6 +310,51 @@ static void test_failing_strategy_falls_back(const void *opaque)
     unlink(costs);
 }
 
+/* The upper half is used but once, and would be dropped; see auto-tests.c */
+static void test_failing_part_falls_back(void)
+{
+    g_autofree char *costs = costs_file(200, 100, 1e6, 1000);
+    g_autofree char *props = g_strdup_printf(",memdev=more,verify=on,costs=%s",
+                                             costs);
+    g_autofree char *object = vm_object("auto", props);
+    g_autofree char *extra = NULL;
+    uint64_t used[] = { 32 * MiB, 16 * MiB, 16 * MiB };
+    int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    QDict *block;
+    Vm *vm;
+
+    g_assert_cmpint(fd, >=, 0);
+    g_assert_cmpint(ftruncate(fd, 32 * MiB), ==, 0);
+    extra = vm_dimm(object, "memory-backend-file,size=32m,share=on,"
+                            "mem-path=/proc/%d/fd/%d", getpid(), fd);
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    g_assert_cmpint(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
+
+    vm_save(vm, "clean");
+    for (unsigned i = 0; i < G_N_ELEMENTS(used); i++) {
+        vm_fill(vm, DIMM, used[i], 1);
+        if (i < 2) {
+            vm_load(vm, "clean");
+        } else {
+            vm_load_says(vm, "clean", "warning: ram-reset-auto 'rr0': could "
+                                      "not reset RAM block 'more' by madvise");
+        }
+        for (uint64_t at = 0; at < 32 * MiB; at += 4095) {
+            uint8_t byte;
+
+            g_assert_cmpint(pread(fd, &byte, 1, at), ==, 1);
+            g_assert_cmphex(byte, ==, 0);
+        }
+    }
+    block = vm_query_block(vm, "more");
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "split");
+    g_assert_true(qdict_get_bool(block, "fallback"));
+    qobject_unref(block);
+    close(fd);
+    vm_end(vm);
+    unlink(costs);
+}
+
 typedef struct Writer {
     uint8_t *at;
     bool stop;
@@ -387,4 +432,6 @@ void add_rules_tests(void)
                         "madvise", test_failing_strategy_falls_back);
     qtest_add_data_func("ram-reset/rules/failing-strategy-falls-back/auto",
                         "auto", test_failing_strategy_falls_back);
+    qtest_add_func("ram-reset/rules/failing-part-falls-back",
+                   test_failing_part_falls_back);
 }
