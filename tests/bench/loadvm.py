@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import random
 import re
 import signal
 import statistics
@@ -56,8 +57,9 @@ WHAT = (
     f'{loadvm_guests.BURST} % of its RAM once, before the first of all loads. '
     'stock is an unpatched build of the same source.')
 HOW = (
-    'All strategies load the same snapshot and take turns, round by round; '
-    f'guests wait stopped, as far as memory allows all at once. {WARM_UPS} '
+    'All strategies load the same snapshot and take turns, round by round, in '
+    'another order each time: what one gives back the kernel is still at work '
+    f'on when the next one loads. Guests wait stopped, as far as memory allows all at once. {WARM_UPS} '
     'loads before the first round are not counted, other than after a burst: '
     'after two of them the checksum of what is stored and a sample of the '
     'working set were found as saved. Those that take at most '
@@ -196,8 +198,9 @@ class Bench:
                           self._snapshots, self._stock, self.mount))))
             samples: dict[str, list[dict]] = {s.name: [] for s in group}
             first: dict[str, list[float]] = {s.name: [] for s in group}
+            order = random.Random(str(cell))
             for n in range(-WARM_UPS, self._rounds):
-                for guest in turn(guests, n):
+                for guest in turn(guests, order):
                     result = guest.cycle(check=-2 <= n < 0)
                     name = guest.strategy.name
                     if n >= 0:
@@ -205,17 +208,16 @@ class Bench:
                     else:
                         first[name].append(result['total'])
             guests = close(guests, samples)
-            for n in range(MORE_ROUNDS if len(guests) > 1 else 0):
-                for guest in turn(guests, n):
+            for _ in range(MORE_ROUNDS if len(guests) > 1 else 0):
+                for guest in turn(guests, order):
                     samples[guest.strategy.name].append(guest.cycle(False))
         return [row(cell, s, samples[s.name]) | {'first': first[s.name]}
                 for s in group]
 
 
-def turn(guests: list[Guest], n: int) -> list[Guest]:
-    """All, another one first in each round."""
-    shift = n % len(guests)
-    return guests[shift:] + guests[:shift]
+def turn(guests: list[Guest], order: random.Random) -> list[Guest]:
+    """All, in some order that is the same whenever this is run."""
+    return order.sample(guests, len(guests))
 
 
 def close(guests: list[Guest], samples: dict[str, list[dict]]) -> list[Guest]:
