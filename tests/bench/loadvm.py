@@ -59,11 +59,12 @@ WHAT = (
 HOW = (
     'All strategies load the same snapshot and take turns, round by round, in '
     'another order each time: what one gives back the kernel is still at work '
-    f'on when the next one loads. Guests wait stopped, as far as memory allows all at once. {WARM_UPS} '
-    'loads before the first round are not counted, other than after a burst: '
-    'after two of them the checksum of what is stored and a sample of the '
-    'working set were found as saved. Those that take at most '
-    f'{CLOSE} times what the fastest does have {MORE_ROUNDS} rounds more: the '
+    'on when the next one loads. Guests wait stopped, as far as memory allows '
+    f'all at once. {WARM_UPS} loads before the first round are not counted, '
+    'other than after a burst: after two of them the checksum of what is '
+    'stored and a sample of the working set were found as saved. Those that '
+    f'take at most {CLOSE} times what the fastest does have {MORE_ROUNDS} '
+    'rounds more: the '
     'host is noisy.')
 MEMORY = '; '.join(f'{name}: {text}'
                    for name, text in loadvm_guests.MEMORIES.items())
