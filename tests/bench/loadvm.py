@@ -41,7 +41,7 @@ WARM_UPS = 4
 # So many more for those that take up to CLOSE times what the fastest does
 MORE_ROUNDS, CLOSE = 8, 1.5
 # Of free memory, for guests that are alive at once, and for hugepages
-MEMORY_SHARE, POOL_SHARE = 0.7, 0.6
+MEMORY_SHARE, POOL_SHARE = 0.8, 0.6
 HUGE_RAM = 1
 BASE_RAM, BASE_STORED = 4, 16
 DIRTIED = (0.1, 1, 10, 50)
@@ -118,7 +118,10 @@ def cells(quick: bool) -> list[Cell]:
 
 
 def chosen(cell: Cell, quick: bool) -> list[Strategy]:
-    """auto's other objectives: a few cells will do."""
+    """
+    auto's other objectives: a few cells will do.  Where not all go at once,
+    the first ones do.
+    """
     if not has_auto():
         return [STRATEGIES['stock'], *FIXED]
     base = HUGE_RAM if quick or cell.memory == 'hugetlb' else BASE_RAM
@@ -127,7 +130,8 @@ def chosen(cell: Cell, quick: bool) -> list[Strategy]:
     if quick:
         few = few and cell.accel == 'kvm' and cell.dirtied == 10
     few = few and cell.dirtied in (1, 10)
-    return [STRATEGIES['stock'], *FIXED, *(AUTO if few else AUTO[:1])]
+    return [FIXED[0], AUTO[0], STRATEGIES['stock'], *FIXED[1:],
+            *(AUTO[1:] if few else ())]
 
 
 def has_auto() -> bool:

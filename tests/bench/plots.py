@@ -37,7 +37,8 @@ def draw(section: Section, output: Path) -> None:
             figure = Figure(figsize=(9, 4), layout='constrained')
             plot(figure)
             figure.savefig(output / name, format='svg',
-                           metadata={'Date': None, 'Creator': None})
+                           metadata=dict.fromkeys(('Date', 'Creator', 'Format',
+                                                   'Type')))
 
 
 def panels(figure: Any, titles: Sequence[str], xlabel: str, ylabel: str,
