@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """ram-reset-auto decides alike after each start, and starts fast."""
 
+import statistics
+
 import pytest
 
 from guests import Ring3
@@ -41,8 +43,9 @@ def test_ten_starts(tmp_path, fast_accel, memory, objective, used, expected):
             took.append(obj['auto']['calibration-ns'] / 1e6)
             chosen.append(decide(guest, used))
         (tmp_path / 'disk.qcow2').unlink()
-    print(f'{memory}, {objective}: {chosen[0]}, calibrated in '
-          f'{min(took):.1f} to {max(took):.1f} ms')
+    print(f'{memory}, {objective}, {"a working set" if used else "none"}: '
+          f'{", ".join(chosen[0])}; calibrated in {statistics.median(took):.1f} '
+          f'({min(took):.1f}-{max(took):.1f}) ms')
     assert all(c == chosen[0] for c in chosen), chosen
     assert not expected or chosen[0][1:] == [expected] * 2
     # of wall time, which others on the host may take
