@@ -401,13 +401,13 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
         clear_instead(blk, refusals[POLICY_DROP] ?:
                       "what this kind of memory costs is not known");
     } else {
+        g_autoptr(GArray) populated = find_populated(
+            blk, !blk->map.shared || !refusals[POLICY_REMAP]);
+
         /* What is given stays as it is */
         if (!ra->costs_file) {
             costs = policy_experienced(&costs, known->slower);
         }
-        g_autoptr(GArray) populated = find_populated(
-            blk, !blk->map.shared || !refusals[POLICY_REMAP]);
-
         facts_update(known->facts, populated, blk->expected);
         decide(ra, blk, known, &costs, refusals);
     }

@@ -258,6 +258,32 @@ static void test_prealloc_stays_allocated(void)
 }
 
 /* The memory's owner forbids punching holes after QEMU has mapped it */
+static Vm *vm_start_sealed(const char *object, uint64_t size, int *fd)
+{
+    g_autofree char *extra = NULL;
+    Vm *vm;
+
+    *fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    g_assert_cmpint(*fd, >=, 0);
+    g_assert_cmpint(ftruncate(*fd, size), ==, 0);
+    extra = vm_dimm(object, "memory-backend-file,size=%" PRIu64 ",share=on,"
+                            "mem-path=/proc/%d/fd/%d", size, getpid(), *fd);
+    vm = vm_start(MEM_ANON, SIZE, extra);
+    g_assert_cmpint(fcntl(*fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
+    return vm;
+}
+
+/* A byte of each page, each time another one */
+static void assert_file_is_zero(int fd, uint64_t size)
+{
+    for (uint64_t at = 0; at < size; at += 4095) {
+        uint8_t byte;
+
+        g_assert_cmpint(pread(fd, &byte, 1, at), ==, 1);
+        g_assert_cmphex(byte, ==, 0);
+    }
+}
+
 static void test_failing_strategy_falls_back(const void *opaque)
 {
     const char *strategy = opaque;
@@ -270,18 +296,10 @@ static void test_failing_strategy_falls_back(const void *opaque)
     g_autofree char *warning = g_strdup_printf(
         "warning: ram-reset-%s 'rr0': could not reset RAM block 'more' by "
         "madvise", strategy);
-    g_autofree char *extra = NULL;
     uint8_t byte = 0;
     QDict *block;
-    int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    Vm *vm;
-
-    g_assert_cmpint(fd, >=, 0);
-    g_assert_cmpint(ftruncate(fd, 8 * MiB), ==, 0);
-    extra = vm_dimm(object, "memory-backend-file,size=8m,share=on,"
-                            "mem-path=/proc/%d/fd/%d", getpid(), fd);
-    vm = vm_start(MEM_ANON, SIZE, extra);
-    g_assert_cmpint(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
+    int fd;
+    Vm *vm = vm_start_sealed(object, 8 * MiB, &fd);
 
     vm_save(vm, "clean");
     for (unsigned i = 1; i <= 3; i++) {
@@ -293,10 +311,7 @@ static void test_failing_strategy_falls_back(const void *opaque)
         } else {
             vm_load(vm, "clean");
         }
-        for (unsigned at = 0; at < 8 * MiB; at += 4095) {
-            g_assert_cmpint(pread(fd, &byte, 1, at), ==, 1);
-            g_assert_cmphex(byte, ==, 0);
-        }
+        assert_file_is_zero(fd, 8 * MiB);
         g_assert_cmpuint(counter(vm, "fallbacks"), ==, i);
     }
     block = vm_query_block(vm, "more");
@@ -317,18 +332,10 @@ static void test_failing_part_falls_back(void)
     g_autofree char *props = g_strdup_printf(",memdev=more,verify=on,costs=%s",
                                              costs);
     g_autofree char *object = vm_object("auto", props);
-    g_autofree char *extra = NULL;
     uint64_t used[] = { 32 * MiB, 16 * MiB, 16 * MiB };
-    int fd = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     QDict *block;
-    Vm *vm;
-
-    g_assert_cmpint(fd, >=, 0);
-    g_assert_cmpint(ftruncate(fd, 32 * MiB), ==, 0);
-    extra = vm_dimm(object, "memory-backend-file,size=32m,share=on,"
-                            "mem-path=/proc/%d/fd/%d", getpid(), fd);
-    vm = vm_start(MEM_ANON, SIZE, extra);
-    g_assert_cmpint(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
+    int fd;
+    Vm *vm = vm_start_sealed(object, 32 * MiB, &fd);
 
     vm_save(vm, "clean");
     for (unsigned i = 0; i < G_N_ELEMENTS(used); i++) {
@@ -339,12 +346,7 @@ static void test_failing_part_falls_back(void)
             vm_load_says(vm, "clean", "warning: ram-reset-auto 'rr0': could "
                                       "not reset RAM block 'more' by madvise");
         }
-        for (uint64_t at = 0; at < 32 * MiB; at += 4095) {
-            uint8_t byte;
-
-            g_assert_cmpint(pread(fd, &byte, 1, at), ==, 1);
-            g_assert_cmphex(byte, ==, 0);
-        }
+        assert_file_is_zero(fd, 32 * MiB);
     }
     block = vm_query_block(vm, "more");
     g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "split");
