@@ -214,12 +214,21 @@ static bool next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     PrimDataList *l = it->list;
 
-    if (l->at == l->nr) {
+    while (l && l->at < l->nr && l->ranges[l->at].end <= it->pos) {
+        l->at++;
+    }
+    if (!l || l->at == l->nr || l->ranges[l->at].start >= it->to) {
         return false;
     }
     *start = l->ranges[l->at].start;
-    *end = it->pos = l->ranges[l->at].end;
-    l->at++;
+    if (*start < it->pos) {
+        *start = it->pos;
+    }
+    *end = l->ranges[l->at].end;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->pos = *end;
     return true;
 }
 
@@ -318,29 +327,54 @@ static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
     return false;
 }
 
+/* All that our page table has; false if the kernel does not tell */
+static bool list_hugepages(PrimDataIter *it, uint64_t *found)
+{
+    const PrimMap *map = it->map;
+    size_t base = prim_base_page_size();
+    unsigned char *vec = (unsigned char *)&it->buf;
+    uint64_t first = 0, told = 0, start = 0, at;
+    bool mapped = false;
+
+    for (at = 0; at < map->len; at += map->page_size) {
+        bool was_mapped = mapped;
+
+        if (at >= told) {
+            first = at;
+            told = at + sizeof(it->buf) * base;
+            if (told > map->len) {
+                told = map->len;
+            }
+            if (COUNT(map, mincore(map->host + at, told - at, vec)) < 0) {
+                return false;
+            }
+        }
+        mapped = vec[(at - first) / base] & 1;
+        *found += mapped ? map->page_size : 0;
+        if (mapped && !was_mapped) {
+            start = at;
+        } else if (!mapped && was_mapped && !list_add(&it->list, start, at)) {
+            return false;
+        }
+    }
+    return !mapped || list_add(&it->list, start, map->len);
+}
+
 /*
  * hugetlbfs has no SEEK_DATA of its own, and a page that another process has
  * populated is not in our page table.  If all pages that the file has are in
  * it, then there is nothing where our page table has none.
  */
-static bool hugetlb_holes_are_zero(const PrimMap *map)
+static bool list_hugetlb(PrimDataIter *it)
 {
-    uint64_t mapped = 0, at;
+    const PrimMap *map = it->map;
+    uint64_t found = 0;
     struct stat st;
 
-    if (map->fd < 0) {
-        return true;
-    }
-    if (COUNT(map, fstat(map->fd, &st)) < 0) {
-        return false;
-    }
-    if (!map->shared) {
-        return st.st_blocks == 0;
-    }
-    for (at = 0; at < map->len; at += map->page_size) {
-        mapped += prim_hugepage_mapped(map, at);
-    }
-    return (uint64_t)st.st_blocks * 512 == mapped * map->page_size;
+    return it->mapped_is_known && list_hugepages(it, &found) &&
+           (map->fd < 0 ||
+            (COUNT(map, fstat(map->fd, &st)) == 0 &&
+             (uint64_t)st.st_blocks * 512 == (map->shared ? found : 0)));
 }
 
 /* A file without holes: no need to ask for each page */
@@ -356,7 +390,7 @@ static bool hugetlb_is_full(const PrimMap *map)
 static bool hugetlb_data(PrimDataIter *it, uint64_t offset)
 {
     return (it->mapped_is_known && prim_hugepage_mapped(it->map, offset)) ||
-           (!it->holes_are_zero && hugepage_has_content(it->map, offset));
+           hugepage_has_content(it->map, offset);
 }
 
 static bool next_by_hugepage(PrimDataIter *it, uint64_t *start, uint64_t *end)
@@ -394,8 +428,7 @@ bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
             return true;
         }
         it->mapped_is_known = !map->shared || mincore_tells(map);
-        it->holes_are_zero = it->mapped_is_known && hugetlb_holes_are_zero(map);
-        it->next = next_by_hugepage;
+        it->next = list_hugetlb(it) ? next_by_list : next_by_hugepage;
     } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
         it->next = map->len == to && !from && is_shmem(map->fd) &&
                    list_shared_file(it) ? next_by_list : next_by_seek;

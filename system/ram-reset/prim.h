@@ -133,7 +133,6 @@ typedef struct PrimDataIter {
     uint64_t pos, to;
     int pagemap;
     bool mapped_is_known;           /* hugetlbfs: by mincore() */
-    bool holes_are_zero;            /* hugetlbfs: where there is no page */
     uint64_t scanned;               /* the address that ranges[] reaches to */
     struct PrimDataList *list;      /* all of them, found beforehand */
     uint64_t buf_first, buf_len;    /* what of the buffer is in use */
