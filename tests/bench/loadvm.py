@@ -69,7 +69,8 @@ TWICE = (
     f'Those that take at most {CLOSE} times what the fastest does, in the '
     f'load or in total, were started once more for {MORE_ROUNDS} more rounds, '
     'in reverse order: the host is noisy, and a process may be slower than '
-    'another for as long as it lives.')
+    'another for as long as it lives. After a burst all had those rounds, '
+    'without a start.')
 MEMORY = '; '.join(f'{name}: {text}'
                    for name, text in loadvm_guests.MEMORIES.items())
 HUGE_FILE = ('Under hugetlb, hugefile has a file on a hugetlbfs, all others '
@@ -196,15 +197,23 @@ class Bench:
         is the best: a process is slower than another by how it was started.
         """
         suitable = [s for s in strategies if s.suits(cell.memory)]
+        if cell.pattern == 'burst':     # what follows on it takes its time
+            return self._rows(cell, suitable, self._sitting(
+                cell, suitable, self._rounds + self._more))
         first = self._sitting(cell, suitable, self._rounds)
-        found = [row(cell, s, first[s.name]) for s in suitable
-                 if s.name in first]
+        found = self._rows(cell, suitable, first)
         near = close([s for s in suitable if s.name in first], first)
         if self._more and len(near) > 1:
             second = self._sitting(cell, near[::-1], self._more)
             for r in found:
                 extend(r, second.get(r['strategy'], []))
         return found
+
+    @staticmethod
+    def _rows(cell: Cell, strategies: list[Strategy],
+              results: dict[str, list[dict]]) -> list[dict]:
+        return [row(cell, s, results[s.name]) for s in strategies
+                if s.name in results]
 
     def _sitting(self, cell: Cell, strategies: list[Strategy], rounds: int
                  ) -> dict[str, list[dict]]:
