@@ -421,7 +421,6 @@ static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
 {
     double measured = blk->info->reset_ns - known->planning_ns;
     double ratio = measured / known->estimated_ns;
-    double *slower = &known->slower[known->choice];
 
     if (MAX(measured, known->estimated_ns) < MISJUDGED_NS) {
         return;
@@ -437,7 +436,11 @@ static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
     if (known->choice != POLICY_SPLIT &&
         (known->choice != POLICY_REMAP ||
          !ram_reset_block_is_preallocated(blk))) {
-        *slower = policy_slower(*slower, ratio);
+        for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
+            if (policy_learn_together(c, known->choice)) {
+                known->slower[c] = policy_slower(known->slower[c], ratio);
+            }
+        }
     }
 }
 
@@ -453,7 +456,7 @@ static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
         facts_learn(known->facts, blk, known->granule, known->keeps);
     }
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-        if (c != known->choice) {
+        if (!policy_learn_together(c, known->choice)) {
             known->slower[c] = policy_slower_unused(known->slower[c]);
         }
     }

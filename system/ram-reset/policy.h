@@ -119,6 +119,12 @@ double policy_slower(double slower, double ratio);
 /* ... after a load by another one: in the long run it is worth another try */
 double policy_slower_unused(double slower);
 
+/*
+ * Whether what has been seen of @one goes for @other as well: dropping and
+ * remapping give the same pages back.
+ */
+bool policy_learn_together(PolicyChoice one, PolicyChoice other);
+
 /* What @objective has as small as can be, in nanoseconds */
 double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);
 

@@ -46,7 +46,7 @@ def test_ten_starts(tmp_path, fast_accel, memory, objective, used, expected):
     print(f'{memory}, {objective}, {"a working set" if used else "none"}: '
           f'{", ".join(chosen[0])}; calibrated in {statistics.median(took):.1f} '
           f'({min(took):.1f}-{max(took):.1f}) ms')
-    assert all(c == chosen[0] for c in chosen), chosen
+    assert all(c == chosen[0] for c in chosen), str(chosen)
     assert not expected or chosen[0][1:] == [expected] * 2
     # of wall time, which others on the host may take
     assert min(took) <= CALIBRATION_MS
