@@ -197,23 +197,19 @@ class Bench:
         is the best: a process is slower than another by how it was started.
         """
         suitable = [s for s in strategies if s.suits(cell.memory)]
+        more = self._more
         if cell.pattern == 'burst':     # what follows on it takes its time
-            return self._rows(cell, suitable, self._sitting(
-                cell, suitable, self._rounds + self._more))
-        first = self._sitting(cell, suitable, self._rounds)
-        found = self._rows(cell, suitable, first)
-        near = close([s for s in suitable if s.name in first], first)
-        if self._more and len(near) > 1:
-            second = self._sitting(cell, near[::-1], self._more)
-            for r in found:
-                extend(r, second.get(r['strategy'], []))
-        return found
-
-    @staticmethod
-    def _rows(cell: Cell, strategies: list[Strategy],
-              results: dict[str, list[dict]]) -> list[dict]:
-        return [row(cell, s, results[s.name]) for s in strategies
-                if s.name in results]
+            results = self._sitting(cell, suitable, self._rounds + more)
+            more = 0
+        else:
+            results = self._sitting(cell, suitable, self._rounds)
+        suitable = [s for s in suitable if s.name in results]
+        near = close(suitable, results)
+        if more and len(near) > 1:
+            second = self._sitting(cell, near[::-1], more)
+            for name, found in second.items():
+                results[name] += found[WARM_UPS:]
+        return [row(cell, s, results[s.name]) for s in suitable]
 
     def _sitting(self, cell: Cell, strategies: list[Strategy], rounds: int
                  ) -> dict[str, list[dict]]:
@@ -254,28 +250,17 @@ def close(strategies: list[Strategy], samples: dict[str, list[dict]]
 
 
 def row(cell: Cell, strategy: Strategy, results: list[dict]) -> dict:
-    texts, figures = kinds(results[0])
+    """Of @results the first ones are those of the warm-up."""
+    counted = results[WARM_UPS:]
+    texts = [key for key in ('chosen', 'reason', 'decision')
+             if key in results[0]]
+    figures = [key for key in results[0] if key not in texts]
     return {'accel': cell.accel, 'memory': cell.memory, 'ram': cell.ram,
             'stored': cell.stored, 'dirtied': cell.dirtied,
             'pattern': cell.pattern, 'strategy': strategy.name,
             'first': [r['total'] for r in results[:WARM_UPS]],
-            'samples': {key: [r[key] for r in results[WARM_UPS:]]
-                        for key in figures},
-            **{key: [r[key] for r in results[WARM_UPS:]] for key in texts}}
-
-
-def extend(row: dict, results: list[dict]) -> None:
-    """By those of another sitting; none if it had no memory for this one."""
-    if results:
-        texts, figures = kinds(results[0])
-        for into, keys in ((row, texts), (row['samples'], figures)):
-            for key in keys:
-                into[key] += [r[key] for r in results[WARM_UPS:]]
-
-
-def kinds(result: dict) -> tuple[list[str], list[str]]:
-    texts = [key for key in ('chosen', 'reason', 'decision') if key in result]
-    return texts, [key for key in result if key not in texts]
+            'samples': {key: [r[key] for r in counted] for key in figures},
+            **{key: [r[key] for r in counted] for key in texts}}
 
 
 @contextlib.contextmanager
