@@ -219,10 +219,14 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
     return d;
 }
 
+static bool gives_all_back(PolicyChoice choice)
+{
+    return choice == POLICY_DROP || choice == POLICY_REMAP;
+}
+
 bool policy_learn_together(PolicyChoice one, PolicyChoice other)
 {
-    return one == other || (one == POLICY_DROP && other == POLICY_REMAP) ||
-           (one == POLICY_REMAP && other == POLICY_DROP);
+    return one == other || (gives_all_back(one) && gives_all_back(other));
 }
 
 PolicyCosts policy_experienced(const PolicyCosts *costs,
