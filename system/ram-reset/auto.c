@@ -21,6 +21,12 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
 #define MISJUDGED_FACTOR 2
 #define MISJUDGED_NS     200000
 
+/*
+ * What takes less is much the same by any strategy, and how long it took says
+ * more of what else the host did
+ */
+#define WORTH_LEARNING_NS 1000000
+
 /**
  * RamResetAuto: an instance
  *
@@ -433,7 +439,8 @@ static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
      * How long a split takes does not tell which half of it was slow, nor a
      * remap that populates the fresh memory, whether it was that.
      */
-    if (known->choice != POLICY_SPLIT &&
+    if (MAX(measured, known->estimated_ns) >= WORTH_LEARNING_NS &&
+        known->choice != POLICY_SPLIT &&
         (known->choice != POLICY_REMAP ||
          !ram_reset_block_is_preallocated(blk))) {
         for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
