@@ -7,6 +7,9 @@
 #ifndef MIGRATION_RAM_RESET_STREAM_H
 #define MIGRATION_RAM_RESET_STREAM_H
 
+/* How much a QEMUFile reads at once: 32 KiB */
+#define RAM_STREAM_BUFFER 32768
+
 /**
  * RamStreamVisitor: what to do with the parts of a stream
  *

@@ -14,6 +14,7 @@
 #include "migration.h"
 #include "qemu-file.h"
 #include "ram.h"
+#include "ram-reset-stream.h"
 #include "ram-reset-zeros.h"
 
 /*
@@ -28,13 +29,11 @@
 #define RECORD_SIZE  9
 #define RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
 
-#define FILE_BUFFER (32 * KiB)
-
 /*
  * Reading in pieces drops what the QEMUFile has, and reads past the end of
  * the run, so it has to be a long one: then no more than twice is read.
  */
-#define LONG_RUN (2 * FILE_BUFFER / RECORD_SIZE)
+#define LONG_RUN (2 * RAM_STREAM_BUFFER / RECORD_SIZE)
 
 #define FIRST_PIECE (32 * KiB)
 #define LAST_PIECE  (512 * KiB)
@@ -119,11 +118,11 @@ static void take_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
     int64_t pos = -1;
 
     /* Of a full buffer it is known how much has been read and not used */
-    if (qemu_peek_buffer(f, &buf, FILE_BUFFER, 0) != FILE_BUFFER) {
+    if (qemu_peek_buffer(f, &buf, RAM_STREAM_BUFFER, 0) != RAM_STREAM_BUFFER) {
         return;
     }
-    done = take_records(run, buf, FILE_BUFFER);
-    rest = FILE_BUFFER - done;
+    done = take_records(run, buf, RAM_STREAM_BUFFER);
+    rest = RAM_STREAM_BUFFER - done;
     if (rest < RECORD_SIZE) {
         uint64_t here = run->next;
 

@@ -9,6 +9,9 @@
 #include "qapi/clone-visitor.h"
 #include "qapi/qapi-visit-ram-reset.h"
 #include "qemu/timer.h"
+#include "block/block.h"
+#include "qemu/bswap.h"
+#include "system/arch_init.h"
 #include "system/runstate.h"
 #include "migration/colo.h"
 #include "migration/misc.h"
@@ -20,13 +23,32 @@
 #include "ram.h"
 #include "savevm.h"
 #include "ram-reset-check.h"
+#include "ram-reset-rewind.h"
 #include "ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
+
+/* RAM_SAVE_FLAG_EOS */
+#define END_OF_SECTION 8
+
+/* The footer of a section, maybe a command, the head of one that goes on */
+#define FOOTER  5
+#define COMMAND 5
+#define HEAD    5
 
 /* Protected by the BQL, as all of load_snapshot() is */
 static struct {
     bool active;
     char *tag;
+    QEMUSnapshotInfo sn;
+    bool rewound, skipped;
+    char *doubt;                /* why it was not, with rewind=on */
+    /*
+     * Where in the VM state RAM's last section so far has ended, -1 if other
+     * things lie between RAM's sections but the first two, or that is not known
+     */
+    int64_t ram_end;
+    QEMUFile *f;                /* NULL before RAM's first section */
+    unsigned sections;          /* of RAM so far */
     uint64_t state_size;        /* bytes */
     BlockDriverState *bs;
     Error *verify_err;
@@ -36,7 +58,11 @@ static struct {
     int64_t settling;           /* how long it took, part of making RAM zero */
 } load;
 
-static uint64_t loads, failed_loads;
+bool ram_reset_saving;
+
+static uint64_t loads, failed_loads, rewinds;
+/* Where RAM's last section has ended in the VM state saved last */
+static int64_t saved_ram_end;
 static RamResetLoadInfo *last_load;
 
 static int64_t now(void)
@@ -82,6 +108,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     load.active = true;
     load.last_section = false;
     load.tag = g_strdup(sn->name);
+    load.sn = *sn;
     load.state_size = sn->vm_state_size;
     load.start = start;
     load.checked = now();
@@ -98,6 +125,16 @@ void ram_reset_load_begin(BlockDriverState *bs)
 {
     load.was_reset = now();
     load.bs = bs;
+    if (ram_reset_rewind_wanted()) {
+        load.doubt = g_strdup(ram_reset_snapshot_doubt(bs, &load.sn));
+        if (!load.doubt) {
+            ram_reset_rewind();
+            load.rewound = true;
+            load.zeroed = now();
+            return;
+        }
+        ram_reset_keep_nothing("a whole load has begun, and has not succeeded");
+    }
     /* Pages of a mapped-ram snapshot are not records that we are told of */
     ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram(),
                     load.state_size);
@@ -123,6 +160,53 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
     }
 }
 
+/*
+ * Whether nothing but RAM lies between RAM's section that ends before @from
+ * and the one that begins before @to.  The switchover of a migration, which
+ * means nothing here, is a command without data.
+ */
+static bool only_ram_between(int64_t from, int64_t to)
+{
+    uint8_t between[COMMAND];
+
+    if (from < 0 || to != from + FOOTER + COMMAND + HEAD) {
+        return from >= 0 && to == from + FOOTER + HEAD;
+    }
+    return bdrv_load_vmstate(load.bs, between, from + FOOTER, COMMAND) >= 0 &&
+           between[0] == QEMU_VM_COMMAND && !lduw_be_p(between + 3);
+}
+
+/*
+ * The first section has no pages, only the list of blocks, and is loaded in
+ * any case: after it comes what devices want to have loaded before RAM.
+ */
+bool ram_reset_load_rewound(QEMUFile *f)
+{
+    int64_t here;
+
+    if (!load.active || !ram_reset_rewind_wanted()) {
+        return false;
+    }
+    load.f = f;
+    if (!load.sections++) {
+        return false;
+    }
+    if (load.rewound) {
+        load.skipped = load.sections == 2 && ram_reset_snapshot_skip(f);
+        if (load.sections == 2 && !load.skipped) {
+            load.rewound = false;
+            load.doubt = g_strdup("the VM state is not as it was");
+        }
+        return load.skipped;
+    }
+    here = ram_reset_file_position(f);
+    if (load.sections > 2 && !only_ram_between(load.ram_end, here)) {
+        here = -1;
+    }
+    load.ram_end = here;
+    return false;
+}
+
 void ram_reset_load_section(uint8_t type)
 {
     load.last_section = type == QEMU_VM_SECTION_END;
@@ -135,8 +219,11 @@ void ram_reset_load_ram_done(int ret)
     if (!load.active) {
         return;
     }
-    last_section = load.last_section;
-    load.last_section = false;
+    last_section = load.last_section || load.skipped;
+    load.last_section = load.skipped = false;
+    if (load.f && load.ram_end >= 0 && !load.rewound) {
+        load.ram_end = ram_reset_file_position(load.f);
+    }
     if (last_section || ret) {
         int64_t before = now();
 
@@ -146,6 +233,9 @@ void ram_reset_load_ram_done(int ret)
     }
     if (ret) {
         return;
+    }
+    if (last_section && !load.rewound && ram_reset_rewind_wanted()) {
+        ram_reset_snapshot_loaded(load.bs, &load.sn, load.ram_end);
     }
     load.ram_loaded = now();
     if (last_section && ram_reset_verify_wanted()) {
@@ -185,6 +275,8 @@ bool ram_reset_load_end(int ret, Error **errp)
     info = g_new0(RamResetLoadInfo, 1);
     info->tag = g_steal_pointer(&load.tag);
     info->success = ok && !ret;
+    info->rewound = load.rewound;
+    info->doubt = g_steal_pointer(&load.doubt);
     info->blocks = ram_reset_finish(info->success);
     info->phases = g_new0(RamResetPhases, 1);
     info->phases->check = phase(load.start, load.checked);
@@ -200,6 +292,10 @@ bool ram_reset_load_end(int ret, Error **errp)
 
     loads += info->success;
     failed_loads += !info->success;
+    rewinds += info->success && info->rewound;
+    if (!info->success && load.was_reset) {
+        ram_reset_keep_nothing("the last load has failed");
+    }
     qapi_free_RamResetLoadInfo(last_load);
     last_load = info;
 
@@ -208,10 +304,59 @@ bool ram_reset_load_end(int ret, Error **errp)
     return ok;
 }
 
+static QemuThread saver;
+
+/*
+ * Of those who save RAM, savevm alone does so in the main thread.  It has
+ * stopped vCPUs before, so nobody writes to RAM until all of it is saved.
+ */
+void ram_reset_save_sync(void)
+{
+    bool savevm = qemu_get_thread_id() == getpid();
+
+    qatomic_set(&ram_reset_dirty_bits_taken, true);
+    if (savevm) {
+        assert(bql_locked() && !runstate_is_running());
+        qemu_thread_get_self(&saver);
+        ram_reset_survey_begin();
+    }
+    qatomic_set(&ram_reset_saving, savevm);
+}
+
+/* A savevm that has failed does not tell of its end, before a migration */
+bool ram_reset_do_save_zero(const void *page)
+{
+    return qemu_thread_is_self(&saver) && ram_reset_surveyed_zero(page);
+}
+
+void ram_reset_save_ram_done(QEMUFile *f)
+{
+    qatomic_set(&ram_reset_saving, false);
+    /* Nothing but these, and those targets', would lie between RAM's */
+    saved_ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
+                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
+                    ? 0 : qemu_file_transferred(f) + END_OF_SECTION;
+}
+
+void ram_reset_saved(BlockDriverState *bs, const char *name)
+{
+    QEMUSnapshotInfo sn;
+
+    ram_reset_survey_end();
+    if (ram_reset_rewind_wanted() && bdrv_snapshot_find(bs, &sn, name) >= 0) {
+        ram_reset_snapshot_saved(bs, &sn, saved_ram_end);
+    }
+}
+
 void ram_reset_query_loads(RamResetInfo *info)
 {
     info->loads = loads;
     info->failed_loads = failed_loads;
+    info->rewinds = rewinds;
+    info->rewind = ram_reset_query_rewind();
+    if (info->rewind) {
+        info->rewind->tag = g_strdup(ram_reset_snapshot_kept());
+    }
     if (last_load) {
         info->last_load = QAPI_CLONE(RamResetLoadInfo, last_load);
     }

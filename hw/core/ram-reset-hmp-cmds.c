@@ -60,9 +60,17 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
             print_auto(mon, o->value->q_auto);
         }
     }
-    monitor_printf(mon, "Loads: %" PRIu64 " done, %" PRIu64 " failed, "
-                   "%" PRIu64 " fallback(s)\n", info->loads,
-                   info->failed_loads, info->fallbacks);
+    monitor_printf(mon, "Loads: %" PRIu64 " done, %" PRIu64 " of them by "
+                   "rewinding, %" PRIu64 " failed, %" PRIu64 " fallback(s)\n",
+                   info->loads, info->rewinds, info->failed_loads,
+                   info->fallbacks);
+    if (info->rewind) {
+        monitor_printf(mon, "Rewind: %" PRIu64 " KiB kept%s%s%s\n",
+                       info->rewind->kept / 1024,
+                       info->rewind->tag ? " of " : "",
+                       info->rewind->tag ?: "; not possible: ",
+                       info->rewind->tag ? "" : info->rewind->doubt ?: "");
+    }
 }
 
 static void print_phases(Monitor *mon, RamResetPhases *p)
@@ -112,10 +120,12 @@ static void print_block(Monitor *mon, RamResetBlockInfo *b)
     }
     monitor_printf(mon, "    reset in %.3f ms; pages: %" PRIu64 " dropped, "
                    "%" PRIu64 " cleared, %" PRIu64 " skipped, "
-                   "%" PRIu64 " checked, %" PRIu64 " copied; "
+                   "%" PRIu64 " checked, %" PRIu64 " copied, "
+                   "%" PRIu64 " dirty, %" PRIu64 " hot; "
                    "%" PRIu64 " system call(s)\n", b->reset_ns / 1e6,
                    b->dropped_pages, b->cleared_pages, b->skipped_pages,
-                   b->checked_pages, b->copied_pages, b->system_calls);
+                   b->checked_pages, b->copied_pages, b->dirty_pages,
+                   b->hot_pages, b->system_calls);
 }
 
 static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
@@ -129,6 +139,10 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     }
     monitor_printf(mon, "Last load: '%s', %s\n", info->last_load->tag,
                    info->last_load->success ? "done" : "FAILED");
+    if (info->last_load->doubt) {
+        monitor_printf(mon, "  loaded as a whole: %s\n",
+                       info->last_load->doubt);
+    }
     print_phases(mon, info->last_load->phases);
     for (b = info->last_load->blocks; b; b = b->next) {
         print_block(mon, b->value);

@@ -78,6 +78,16 @@ static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 }
 
 /**
+ * ram_reset_load_rewound: RAM is what the snapshot has already
+ *
+ * @f: the stream, at the content of a section of RAM
+ *
+ * Returns: true if that is so; the stream is at the footer of RAM's last
+ * section then
+ */
+bool ram_reset_load_rewound(QEMUFile *f);
+
+/**
  * ram_reset_load_section: a section that goes on with something is next
  *
  * @type: QEMU_VM_SECTION_PART or QEMU_VM_SECTION_END
@@ -104,6 +114,44 @@ void ram_reset_load_ram_done(int ret);
  * that the guest must not run.  Does nothing if the load has already ended.
  */
 bool ram_reset_load_end(int ret, Error **errp);
+
+/*
+ * What savevm calls, with the BQL held.
+ */
+
+/**
+ * ram_reset_save_sync: a migration, or savevm, takes the bits that the dirty
+ * log has for it.  Any thread, other than what is said above.
+ */
+void ram_reset_save_sync(void);
+
+/* True while RAM is saved and nobody writes to it */
+extern bool ram_reset_saving;
+
+bool ram_reset_do_save_zero(const void *page);
+
+/**
+ * ram_reset_save_zero: whether the target page at @page need not be read to
+ * know that it is zero
+ */
+static inline bool ram_reset_save_zero(const void *page)
+{
+    return unlikely(qatomic_read(&ram_reset_saving)) &&
+           ram_reset_do_save_zero(page);
+}
+
+/**
+ * ram_reset_save_ram_done: all of RAM has been written to @f, other than the
+ * mark at the end of its section
+ */
+void ram_reset_save_ram_done(QEMUFile *f);
+
+/**
+ * ram_reset_saved: the snapshot @name has been made, its VM state is in @bs
+ *
+ * RAM is what it was then, vCPUs have not run since.
+ */
+void ram_reset_saved(BlockDriverState *bs, const char *name);
 
 /**
  * ram_reset_query_loads: fill in all about loads; @info is zeroed memory

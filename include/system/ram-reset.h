@@ -97,6 +97,8 @@ struct RamResetClass {
  * @memdev: id of the one memory backend to reset; NULL for every block that
  *     no other object claims by name
  * @verify: compare RAM with the snapshot after each load
+ * @rewind: keep what a snapshot has, to undo only what has changed since
+ * @rewind_limit: bytes to keep for all blocks, at most; 0: as many as it takes
  * @threads: for clearing in place; 0: one per host CPU, at most 8
  * @completed: memdev has been checked and cannot be set any more
  * @warned: a failure of the strategy has been reported
@@ -105,7 +107,8 @@ struct RamReset {
     Object parent;
 
     char *memdev;
-    bool verify;
+    bool verify, rewind;
+    uint64_t rewind_limit;
     uint32_t threads;
     bool completed, warned;
     Notifier machine_done;
@@ -258,6 +261,103 @@ void ram_reset_foreach_content(RAMBlock *rb,
  * there was no ram-reset object, or nothing has begun.
  */
 RamResetBlockInfoList *ram_reset_finish(bool loaded);
+
+/*
+ * Rewinding, for objects with rewind=on.  Somebody who knows that RAM is what
+ * a snapshot has calls ram_reset_keep(); when it is to be so once more,
+ * ram_reset_rewind() takes the place of ram_reset_begin() and all of the
+ * loading, if there is no doubt about it, and ram_reset_finish() follows.
+ */
+
+/**
+ * ram_reset_rewind_wanted: whether any object has rewind=on
+ */
+bool ram_reset_rewind_wanted(void);
+
+/**
+ * ram_reset_keep: keep a copy of RAM, and track what is written from now on
+ *
+ * @ignored: as for ram_reset_begin()
+ *
+ * vCPUs stopped, I/O drained; between ram_reset_settle() and
+ * ram_reset_finish(), or outside of a reset.  What was kept before is lost.
+ *
+ * Returns: false if nothing is wanted, or can be kept, which is warned of once
+ */
+bool ram_reset_keep(bool (*ignored)(RAMBlock *rb));
+
+/**
+ * ram_reset_forget: RAM must not be rewound any more
+ *
+ * @why: a sentence for the user, unless nothing was kept
+ */
+void ram_reset_forget(const char *why);
+
+/**
+ * ram_reset_keep_nothing: the same, and @why is the reason in any case
+ */
+void ram_reset_keep_nothing(const char *why);
+
+/**
+ * ram_reset_stop_tracking: somebody else will use the dirty log, and expects
+ * that it starts it.  What was kept is forgotten.
+ */
+void ram_reset_stop_tracking(void);
+
+/**
+ * ram_reset_rewind_doubt: why ram_reset_rewind() must not be called
+ *
+ * Returns: NULL if it may be, otherwise a sentence, valid until the next call
+ */
+const char *ram_reset_rewind_doubt(void);
+
+/**
+ * ram_reset_rewind: make RAM what it was when it was kept
+ *
+ * As for ram_reset_begin(), but all is done at once.
+ */
+void ram_reset_rewind(void);
+
+/* Set when somebody clears bits of the dirty log that are ours, any thread */
+extern bool ram_reset_dirty_bits_taken;
+
+/* Whether it is known what has been written to since ram_reset_keep() */
+extern bool ram_reset_tracking;
+
+void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len);
+
+/**
+ * ram_reset_will_change: a range of @rb is going to be discarded, other than by
+ * a reset, or to be written to through a pointer.  Bytes; any thread.
+ */
+static inline void ram_reset_will_change(RAMBlock *rb, uint64_t start,
+                                         uint64_t len)
+{
+    if (unlikely(qatomic_read(&ram_reset_tracking))) {
+        ram_reset_do_will_change(rb, start, len);
+    }
+}
+
+/**
+ * ram_reset_query_rewind: what is kept; NULL unless rewind=on is used
+ */
+RamResetRewindInfo *ram_reset_query_rewind(void);
+
+/**
+ * ram_reset_survey_begin: find out which pages the host has no memory for
+ *
+ * Nobody may write to guest RAM while the answers are used.  Without a
+ * ram-reset object nothing is found.
+ */
+void ram_reset_survey_begin(void);
+void ram_reset_survey_end(void);
+
+/**
+ * ram_reset_surveyed_zero: whether the target page at @page reads zero for
+ * want of memory.  False unless that is certain; always false outside of a
+ * survey.
+ */
+bool ram_reset_surveyed_zero(const void *page);
 
 /**
  * ram_reset_query_objects: the ram-reset objects, owned by the caller

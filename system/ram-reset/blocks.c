@@ -25,11 +25,16 @@ const char *ram_reset_block_memdev(RAMBlock *rb)
                    : NULL;
 }
 
+bool ram_reset_block_is_rom(RAMBlock *rb)
+{
+    return rb->mr->readonly || rb->mr->rom_device;
+}
+
 const char *ram_reset_block_refusal(RAMBlock *rb)
 {
     MemoryRegion *mr = rb->mr;
 
-    if (mr->readonly || mr->rom_device) {
+    if (ram_reset_block_is_rom(rb)) {
         return "read-only for the guest: the system reset and the snapshot "
                "write it";
     }
@@ -129,7 +134,7 @@ static bool any_block(RAMBlock *rb)
  * KVM looks pages up anew when a mapping changes; whoever else follows the
  * memory map may have pinned pages, or passed on a file.
  */
-static const char *follower_of_memory(void)
+const char *ram_reset_memory_follower(void)
 {
     MemoryListener *l;
 
@@ -153,13 +158,22 @@ static bool memfd_is_of_qemu(RAMBlock *rb)
 
 char *ram_reset_block_holder(const RamResetBlock *blk)
 {
-    const char *follower = follower_of_memory();
+    const char *follower = ram_reset_memory_follower();
 
     if (follower) {
         return g_strdup_printf("%s holds guest memory and would go on with "
                                "the old one", follower);
     }
-    if (!memfd_is_of_qemu(blk->rb)) {
+    return ram_reset_block_stranger(blk);
+}
+
+char *ram_reset_block_stranger(const RamResetBlock *blk)
+{
+    bool claimed = blk->owner && object_dynamic_cast(OBJECT(blk->owner),
+                                                     TYPE_RAM_RESET_HUGEFILE);
+
+    /* A hugefile is locked */
+    if (!claimed && !memfd_is_of_qemu(blk->rb)) {
         return g_strdup("its file has come from elsewhere, where others may "
                         "use it");
     }

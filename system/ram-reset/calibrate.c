@@ -34,6 +34,7 @@
  * of it has been measured here.
  */
 static const GuestCosts assumed = { .fault = 1500, .map = 1500, .unmap = 200 };
+#define ASSUMED_WRITE_FAULT 1500
 
 /* For one kind of memory, in ns of CPU time; then a few samples have to do */
 #define PATIENCE    5000000
@@ -424,27 +425,77 @@ static bool measure_guest_twice(const PrimMap *map, PrimGuest *guest,
     return true;
 }
 
+static void scratch_guest_free(PrimMap *map, PrimGuest *guest)
+{
+    if (guest) {
+        prim_guest_free(guest);
+    }
+    if (map->host != MAP_FAILED) {
+        munmap(map->host, map->len);
+    }
+}
+
+/* NULL if that cannot be had; scratch_guest_free() also then */
+static PrimGuest *scratch_guest(PrimMap *map)
+{
+    map->len = 3 * GUEST_PAGES * PAGE_SIZE;
+    map->host = map_aligned(map->len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (map->host == MAP_FAILED) {
+        return NULL;
+    }
+    qemu_madvise(map->host, map->len, QEMU_MADV_NOHUGEPAGE);
+    return prim_guest_new(map->host, map->len);
+}
+
 GuestCosts calibrate_guest(void)
 {
-    PrimMap map = { .len = 3 * GUEST_PAGES * PAGE_SIZE };
     GuestCosts costs = { 0 };
-    PrimGuest *guest = NULL;
-    bool ok = false;
+    PrimGuest *guest;
+    PrimMap map;
+    bool ok;
 
     if (!kvm_enabled()) {
         return costs;
     }
-    map.host = map_aligned(map.len, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-    if (map.host != MAP_FAILED) {
-        qemu_madvise(map.host, map.len, QEMU_MADV_NOHUGEPAGE);
-        guest = prim_guest_new(map.host, map.len);
-    }
-    if (guest) {
-        ok = measure_guest_twice(&map, guest, &costs);
-        prim_guest_free(guest);
-    }
-    if (map.host != MAP_FAILED) {
-        munmap(map.host, map.len);
-    }
+    guest = scratch_guest(&map);
+    ok = guest && measure_guest_twice(&map, guest, &costs);
+    scratch_guest_free(&map, guest);
     return ok ? costs : assumed;
+}
+
+/* Negative if that fails */
+static double measure_write_fault(const PrimMap *map, PrimGuest *guest)
+{
+    unsigned count = map->len / PAGE_SIZE;
+    double best = INFINITY;
+
+    for (unsigned i = 0; i < TRIES; i++) {
+        int64_t before;
+
+        if (prim_guest_touch(guest, 0, PAGE_SIZE, count) < 0 ||
+            prim_guest_protect(guest) < 0) {
+            return -1;
+        }
+        before = cpu_clock();
+        if (prim_guest_touch(guest, 0, PAGE_SIZE, count) < 0) {
+            return -1;
+        }
+        best = MIN(best, (double)(cpu_clock() - before) / count);
+    }
+    return best;
+}
+
+double calibrate_write_fault(void)
+{
+    PrimGuest *guest;
+    PrimMap map;
+    double ns;
+
+    if (!kvm_enabled()) {
+        return 0;
+    }
+    guest = scratch_guest(&map);
+    ns = guest ? measure_write_fault(&map, guest) : -1;
+    scratch_guest_free(&map, guest);
+    return ns < 0 ? ASSUMED_WRITE_FAULT : ns;
 }

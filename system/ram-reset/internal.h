@@ -70,6 +70,15 @@ typedef struct RamResetRange {
 void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
                         RamResetClass *strategy);
 
+/* The blocks of the reset under way; NULL if there is none */
+RamResetBlock *ram_reset_blocks(unsigned *nr);
+
+/*
+ * All migratable blocks, without plans: none of them will be made zero.  Ends
+ * with ram_reset_finish(), as a reset does.
+ */
+RamResetBlock *ram_reset_begin_blocks(unsigned *nr);
+
 /* The class of @type, one of TYPE_RAM_RESET_* */
 RamResetClass *ram_reset_class(const char *type);
 
@@ -118,6 +127,14 @@ const char *ram_reset_id(RamReset *rr);
 /* How many threads may clear memory for @rr, at least 1 */
 unsigned ram_reset_threads(RamReset *rr);
 
+/* rewind.c */
+
+/*
+ * Objects have come or gone, or want something else, and @more of them have
+ * rewind=on than before.  They must not be looked at, QEMU may be at its end.
+ */
+void ram_reset_rewind_objects_changed(int more);
+
 /* blocks.c */
 
 /* The memory backend that @rb belongs to, or NULL */
@@ -128,6 +145,12 @@ const char *ram_reset_block_memdev(RAMBlock *rb);
 
 /* Why no strategy may touch @rb; NULL if one may.  A static string. */
 const char *ram_reset_block_refusal(RAMBlock *rb);
+
+/*
+ * Whether @rb is memory that the guest cannot write to.  Devices may write it
+ * past the dirty log: a system reset does.
+ */
+bool ram_reset_block_is_rom(RAMBlock *rb);
 
 PrimMap ram_reset_block_map(RAMBlock *rb);
 
@@ -151,6 +174,18 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
  * NULL if nobody.  A sentence, to be freed.
  */
 char *ram_reset_block_holder(const RamResetBlock *blk);
+
+/*
+ * Who follows the memory map other than KVM, and may have pinned guest memory
+ * or passed it on; NULL if nobody.  A name.
+ */
+const char *ram_reset_memory_follower(void);
+
+/*
+ * Why somebody outside of QEMU might write to the memory of @blk, without a
+ * follower; NULL if nobody can.  A sentence, to be freed.
+ */
+char *ram_reset_block_stranger(const RamResetBlock *blk);
 
 /* Whether @memdev is the id of a memory backend in use as guest RAM */
 bool ram_reset_check_memdev(const char *memdev, Error **errp);

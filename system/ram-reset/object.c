@@ -75,6 +75,7 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
         info->qom_type = g_strdup(object_get_typename(OBJECT(rr)));
         info->memdev = g_strdup(rr->memdev);
         info->verify = rr->verify;
+        info->rewind = rr->rewind;
         info->threads = ram_reset_threads(rr);
         if (RAM_RESET_GET_CLASS(rr)->query) {
             RAM_RESET_GET_CLASS(rr)->query(rr, info);
@@ -164,6 +165,7 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
         qemu_add_machine_init_done_notifier(&rr->machine_done);
     }
     rr->completed = true;
+    ram_reset_rewind_objects_changed(rr->rewind);
 }
 
 static char *ram_reset_get_memdev(Object *obj, Error **errp)
@@ -194,6 +196,39 @@ static bool ram_reset_get_verify(Object *obj, Error **errp)
 static void ram_reset_set_verify(Object *obj, bool value, Error **errp)
 {
     RAM_RESET(obj)->verify = value;
+}
+
+static bool ram_reset_get_rewind(Object *obj, Error **errp)
+{
+    return RAM_RESET(obj)->rewind;
+}
+
+static void ram_reset_set_rewind(Object *obj, bool value, Error **errp)
+{
+    RamReset *rr = RAM_RESET(obj);
+
+    if (rr->completed) {
+        ram_reset_rewind_objects_changed(value - rr->rewind);
+    }
+    rr->rewind = value;
+}
+
+static void ram_reset_get_rewind_limit(Object *obj, Visitor *v,
+                                       const char *name, void *opaque,
+                                       Error **errp)
+{
+    visit_type_size(v, name, &RAM_RESET(obj)->rewind_limit, errp);
+}
+
+static void ram_reset_set_rewind_limit(Object *obj, Visitor *v,
+                                       const char *name, void *opaque,
+                                       Error **errp)
+{
+    RamReset *rr = RAM_RESET(obj);
+
+    if (visit_type_size(v, name, &rr->rewind_limit, errp) && rr->completed) {
+        ram_reset_rewind_objects_changed(0);
+    }
 }
 
 static void ram_reset_get_threads(Object *obj, Visitor *v, const char *name,
@@ -227,6 +262,9 @@ static void ram_reset_instance_finalize(Object *obj)
         qemu_remove_machine_init_done_notifier(&rr->machine_done);
     }
     g_free(rr->memdev);
+    if (rr->completed) {
+        ram_reset_rewind_objects_changed(-rr->rewind);
+    }
 }
 
 static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
@@ -241,6 +279,15 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
                                    ram_reset_set_verify);
     object_class_property_set_description(oc, "verify",
         "Compare RAM with the snapshot after each load");
+    object_class_property_add_bool(oc, "rewind", ram_reset_get_rewind,
+                                   ram_reset_set_rewind);
+    object_class_property_set_description(oc, "rewind",
+        "Keep a copy of what a snapshot has, and undo only what has changed");
+    object_class_property_add(oc, "rewind-limit", "size",
+                              ram_reset_get_rewind_limit,
+                              ram_reset_set_rewind_limit, NULL, NULL);
+    object_class_property_set_description(oc, "rewind-limit",
+        "How many bytes to keep for that at most; 0 means no limit");
     object_class_property_add(oc, "threads", "uint32", ram_reset_get_threads,
                               ram_reset_set_threads, NULL, NULL);
     object_class_property_set_description(oc, "threads",

@@ -40,6 +40,8 @@
 struct PrimGuest {
     int kvm, vm, vcpu;
     uint8_t *low;
+    void *host;
+    uint64_t len;
     struct kvm_run *run;
     size_t run_size;
 };
@@ -54,11 +56,11 @@ static const uint8_t code[] = {
 };
 
 static int set_slot(PrimGuest *g, unsigned slot, uint64_t addr, void *host,
-                    uint64_t len)
+                    uint64_t len, unsigned flags)
 {
     struct kvm_userspace_memory_region region = {
         .slot = slot, .guest_phys_addr = addr, .memory_size = len,
-        .userspace_addr = (uintptr_t)host,
+        .userspace_addr = (uintptr_t)host, .flags = flags,
     };
 
     return ioctl(g->vm, KVM_SET_USER_MEMORY_REGION, &region);
@@ -118,6 +120,8 @@ static int set_ring3(PrimGuest *g)
 
 static int make(PrimGuest *g, void *host, uint64_t len)
 {
+    g->host = host;
+    g->len = len;
     g->kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
     if (g->kvm < 0) {
         return -1;
@@ -139,8 +143,8 @@ static int make(PrimGuest *g, void *host, uint64_t len)
         return -1;
     }
     fill_low(g);
-    if (set_slot(g, 0, 0, g->low, LOW_SIZE) < 0 ||
-        set_slot(g, 1, SCRATCH, host, len) < 0 || set_cpuid(g) < 0) {
+    if (set_slot(g, 0, 0, g->low, LOW_SIZE, 0) < 0 ||
+        set_slot(g, 1, SCRATCH, host, len, 0) < 0 || set_cpuid(g) < 0) {
         return -1;
     }
     return set_ring3(g);
@@ -206,6 +210,15 @@ int prim_guest_touch(PrimGuest *g, uint64_t start, uint64_t step,
            g->run->mmio.phys_addr == NOWHERE ? 0 : -EIO;
 }
 
+int prim_guest_protect(PrimGuest *g)
+{
+    unsigned log = KVM_MEM_LOG_DIRTY_PAGES;
+
+    /* Pages are protected when the log is switched on */
+    return set_slot(g, 1, SCRATCH, g->host, g->len, 0) < 0 ||
+           set_slot(g, 1, SCRATCH, g->host, g->len, log) < 0 ? -errno : 0;
+}
+
 #else
 
 PrimGuest *prim_guest_new(void *host, uint64_t len)
@@ -220,6 +233,11 @@ void prim_guest_free(PrimGuest *guest)
 
 int prim_guest_touch(PrimGuest *guest, uint64_t start, uint64_t step,
                      uint64_t count)
+{
+    return -ENOSYS;
+}
+
+int prim_guest_protect(PrimGuest *guest)
 {
     return -ENOSYS;
 }

@@ -34,4 +34,10 @@ void prim_guest_free(PrimGuest *guest);
 int prim_guest_touch(PrimGuest *guest, uint64_t start, uint64_t step,
                      uint64_t count);
 
+/*
+ * Have KVM log what the guest writes to, and thus protect what it has touched:
+ * the next write to each page is a fault.  0, or -errno.
+ */
+int prim_guest_protect(PrimGuest *guest);
+
 #endif

@@ -101,14 +101,9 @@ static void plan_strategy(RamResetBlock *blk)
                          blk->info->reason);
 }
 
-static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
-                       bool ignored, uint64_t expected)
+static void describe_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
 {
-    const char *refusal;
-    int64_t before;
-
     blk->rb = rb;
-    blk->expected = expected;
     blk->info = g_new0(RamResetBlockInfo, 1);
     blk->map = ram_reset_block_map(rb);
     blk->backing = prim_backing(&blk->map);
@@ -116,10 +111,46 @@ static void plan_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs,
     blk->info->name = g_strdup(rb->idstr);
     blk->info->size = rb->used_length;
     blk->info->page_size = rb->page_size;
-
-    refusal = ignored ? "not part of the snapshot (x-ignore-shared)"
-                      : ram_reset_block_refusal(rb);
     blk->owner = ram_reset_owner(rb, objs);
+}
+
+/*
+ * All that are migratable.  Returns how many bytes they have.
+ *
+ * They are held until ram_reset_finish(): the BQL may be released between,
+ * as it is to synchronize a dirty ring, and memory that is unplugged goes when
+ * RCU's thread gets it.
+ */
+static uint64_t describe_blocks(GPtrArray *objs)
+{
+    uint64_t all = 0;
+    RAMBlock *rb;
+
+    assert(!reset.nr_blocks);
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        reset.nr_blocks += qemu_ram_is_migratable(rb);
+    }
+    reset.blocks = g_new0(RamResetBlock, reset.nr_blocks);
+    reset.nr_blocks = 0;
+    RAMBLOCK_FOREACH(rb) {
+        if (qemu_ram_is_migratable(rb)) {
+            memory_region_ref(rb->mr);
+            describe_block(&reset.blocks[reset.nr_blocks++], rb, objs);
+            all += rb->used_length;
+        }
+    }
+    return all;
+}
+
+static void plan_block(RamResetBlock *blk, bool ignored, uint64_t expected)
+{
+    const char *refusal = ignored
+                          ? "not part of the snapshot (x-ignore-shared)"
+                          : ram_reset_block_refusal(blk->rb);
+    int64_t before;
+
+    blk->expected = expected;
     if (!refusal && !blk->owner) {
         refusal = "no ram-reset object names its memory backend";
     }
@@ -147,24 +178,36 @@ bool ram_reset_claims(RAMBlock *rb)
 static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb),
                  uint64_t expected)
 {
-    uint64_t all = 0;
-    RAMBlock *rb;
-    unsigned i = 0;
+    double all = describe_blocks(objs);
 
-    RCU_READ_LOCK_GUARD();
-    RAMBLOCK_FOREACH(rb) {
-        if (qemu_ram_is_migratable(rb)) {
-            reset.nr_blocks++;
-            all += rb->used_length;
+    for (unsigned i = 0; i < reset.nr_blocks; i++) {
+        RamResetBlock *blk = &reset.blocks[i];
+
+        plan_block(blk, ignored && ignored(blk->rb),
+                   blk->map.len / all * expected);
+    }
+}
+
+RamResetBlock *ram_reset_blocks(unsigned *nr)
+{
+    *nr = reset.nr_blocks;
+    return reset.blocks;
+}
+
+RamResetBlock *ram_reset_begin_blocks(unsigned *nr)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    describe_blocks(objs);
+    for (unsigned i = 0; i < reset.nr_blocks; i++) {
+        RamResetBlock *blk = &reset.blocks[i];
+
+        blk->settled = true;
+        if (blk->owner && !ram_reset_block_refusal(blk->rb)) {
+            blk->info->object = g_strdup(ram_reset_id(blk->owner));
         }
     }
-    reset.blocks = g_new0(RamResetBlock, reset.nr_blocks);
-    RAMBLOCK_FOREACH(rb) {
-        if (qemu_ram_is_migratable(rb)) {
-            plan_block(&reset.blocks[i++], rb, objs, ignored && ignored(rb),
-                       (double)rb->used_length / all * expected);
-        }
-    }
+    return ram_reset_blocks(nr);
 }
 
 static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
@@ -358,6 +401,7 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded)
         g_clear_pointer(&blk->data, g_array_unref);
         g_free(blk->cleared);
         zeromap_free(blk->known);
+        memory_region_unref(blk->rb->mr);
     }
     g_free(reset.blocks);
     memset(&reset, 0, sizeof(reset));

@@ -8,6 +8,8 @@
 #include "system/ram-reset.h"
 
 bool ram_reset_running;
+bool ram_reset_dirty_bits_taken;
+bool ram_reset_tracking;
 
 void ram_reset_expect_load(void)
 {
@@ -84,4 +86,57 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
 uint64_t ram_reset_fallbacks(void)
 {
     return 0;
+}
+
+bool ram_reset_rewind_wanted(void)
+{
+    return false;
+}
+
+bool ram_reset_keep(bool (*ignored)(RAMBlock *rb))
+{
+    return false;
+}
+
+void ram_reset_forget(const char *why)
+{
+}
+
+void ram_reset_keep_nothing(const char *why)
+{
+}
+
+const char *ram_reset_rewind_doubt(void)
+{
+    return "not on this host";
+}
+
+void ram_reset_rewind(void)
+{
+}
+
+RamResetRewindInfo *ram_reset_query_rewind(void)
+{
+    return NULL;
+}
+
+void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
+{
+}
+
+void ram_reset_survey_begin(void)
+{
+}
+
+void ram_reset_survey_end(void)
+{
+}
+
+bool ram_reset_surveyed_zero(const void *page)
+{
+    return false;
+}
+
+void ram_reset_stop_tracking(void)
+{
 }

@@ -1,0 +1,46 @@
+/*
+ * RAM reset: keeping what RAM has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_KEPT_H
+#define RAM_RESET_KEPT_H
+
+#include "system/ram-reset.h"
+#include "template.h"
+
+/**
+ * Kept: a RAM block as it was
+ *
+ * @host, @len: it is the same one as long as these are
+ * @template: NULL if the block is left alone (x-ignore-shared)
+ * @compared: the dirty log does not tell all of it; mostly it is small
+ * @owner: the object that claims it, NULL if none does
+ */
+typedef struct Kept {
+    RAMBlock *rb;
+    uint8_t *host;
+    uint64_t len;
+    RamTemplate *template;
+    bool compared;
+    RamReset *owner;
+} Kept;
+
+/* An array of Kept, which owns their templates; free it with g_array_unref() */
+GArray *kept_new(void);
+
+/**
+ * kept_add: keep what @blk has now
+ *
+ * @all: it is appended to that
+ * @ignored: it is not part of the snapshot, and to be left alone
+ * @limit: how many bytes may be kept of all blocks
+ * @size: how many are; added to
+ *
+ * Returns: false with @errp set if that is impossible, or too much
+ */
+bool kept_add(GArray *all, const RamResetBlock *blk, bool ignored,
+              uint64_t limit, uint64_t *size, Error **errp);
+
+#endif

@@ -1,0 +1,406 @@
+/*
+ * RAM reset: going back by undoing what has changed
+ *
+ * When RAM has been loaded, or saved, it is what a snapshot has.  With
+ * rewind=on a copy of it is kept, and the dirty log tells what is written
+ * from then on.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <math.h>
+#include "qapi/error.h"
+#include "qemu/bitmap.h"
+#include "qemu/error-report.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
+#include "hw/core/cpu.h"
+#include "hw/qdev-core.h"
+#include "qobject/qdict.h"
+#include "system/system.h"
+#include "calibrate.h"
+#include "choice.h"
+#include "dirty.h"
+#include "internal.h"
+#include "trace.h"
+#include "undo.h"
+
+/* What a first write to a page costs under TCG, roughly */
+#define TCG_FAULT_NS        300
+/* What it takes to compare a page, before it has been measured, roughly */
+#define COMPARE_NS          300
+
+/* Protected by the BQL */
+static struct {
+    unsigned wanted;            /* objects with rewind=on */
+    GArray *blocks;             /* of Kept; NULL if there is nothing */
+    char *doubt;                /* why there is nothing */
+    bool warned;                /* that a limit was exceeded */
+    unsigned cpus, turn;
+    bool added;                 /* RAM, since tracking was started */
+    uint64_t size;              /* bytes in all templates */
+    double fault_ns;            /* what being tracked costs a guest, a page */
+    double comparing;           /* what that has taken last, in ns, or 0 */
+    RewindChoice choice;
+    RAMBlockNotifier notifier;
+} rewind_state;
+
+bool ram_reset_dirty_bits_taken, ram_reset_tracking;
+
+static void free_blocks(void)
+{
+    g_clear_pointer(&rewind_state.blocks, g_array_unref);
+    rewind_state.size = 0;
+}
+
+void ram_reset_keep_nothing(const char *why)
+{
+    trace_ram_reset_forget(why);
+    free_blocks();
+    g_free(rewind_state.doubt);
+    rewind_state.doubt = g_strdup(why);
+}
+
+void ram_reset_forget(const char *why)
+{
+    if (rewind_state.blocks) {
+        ram_reset_keep_nothing(why);
+    }
+}
+
+static void stop_tracking(void)
+{
+    if (ram_reset_tracking) {
+        ram_reset_dirty_stop();
+        qatomic_set(&ram_reset_tracking, false);
+    }
+}
+
+void ram_reset_stop_tracking(void)
+{
+    ram_reset_forget("a migration has used the dirty log");
+    stop_tracking();
+}
+
+bool ram_reset_rewind_wanted(void)
+{
+    return rewind_state.wanted;
+}
+
+void ram_reset_rewind_objects_changed(int more)
+{
+    rewind_state.wanted += more;
+    ram_reset_forget("the ram-reset objects are others");
+    if (!rewind_state.wanted) {
+        stop_tracking();
+    }
+}
+
+static void block_added(RAMBlockNotifier *n, void *host, size_t size,
+                        size_t max_size)
+{
+    ram_reset_forget("RAM has been added");
+    rewind_state.added = true;
+}
+
+static bool is_kept(const void *host)
+{
+    for (unsigned i = 0; rewind_state.blocks && i < rewind_state.blocks->len;
+         i++) {
+        if (g_array_index(rewind_state.blocks, Kept, i).host == host) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One that was unplugged before it was time to keep any goes late */
+static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
+                          size_t max_size)
+{
+    if (is_kept(host)) {
+        ram_reset_forget("RAM has been removed");
+    }
+}
+
+static void block_resized(RAMBlockNotifier *n, void *host, size_t old_size,
+                          size_t new_size)
+{
+    ram_reset_forget("RAM has been resized");
+}
+
+/*
+ * A device may write to RAM unseen, and be gone before anybody asks.  VFIO, for
+ * one, has to be told of the dirty log, and QEMU takes a refusal, which is what
+ * to expect of most hardware, for impossible.
+ */
+static bool before_plug(DeviceListener *listener, const QDict *opts,
+                        bool from_json, Error **errp)
+{
+    ERRP_GUARD();
+    const char *driver = qdict_get_try_str(opts, "driver");
+
+    if (!driver || !rewind_state.wanted) {
+        return false;
+    }
+    ram_reset_forget("a device has been plugged");
+    if (g_str_has_prefix(driver, "vfio-")) {
+        stop_tracking();
+        if (ram_reset_dirty_log_is_on()) {
+            error_setg(errp, "'%s' cannot be plugged while the guest is "
+                       "stopped and a ram-reset object has rewind=on", driver);
+            error_append_hint(errp, "Resume the guest, then plug it.\n");
+        }
+    }
+    return false;
+}
+
+static void watch(void)
+{
+    static DeviceListener plugging = { .hide_device = before_plug };
+
+    if (!rewind_state.notifier.ram_block_added) {
+        device_listener_register(&plugging);
+        rewind_state.notifier.ram_block_added = block_added;
+        rewind_state.notifier.ram_block_removed = block_removed;
+        rewind_state.notifier.ram_block_resized = block_resized;
+        ram_block_notifier_add(&rewind_state.notifier);
+    }
+}
+
+static unsigned count_cpus(void)
+{
+    unsigned nr = 0;
+    CPUState *cpu;
+
+    CPU_FOREACH(cpu) {
+        nr++;
+    }
+    return nr;
+}
+
+/* What the most modest object grants; UINT64_MAX if all grant anything */
+static uint64_t size_limit(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    uint64_t limit = 0;
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+
+        if (rr->rewind) {
+            limit = MIN_NON_ZERO(limit, rr->rewind_limit);
+        }
+    }
+    return limit ?: UINT64_MAX;
+}
+
+/* Pages are not dirty any more */
+static void protect_all(void)
+{
+    ram_reset_dirty_sync();
+    for (unsigned i = 0; i < rewind_state.blocks->len; i++) {
+        Kept *kept = &g_array_index(rewind_state.blocks, Kept, i);
+        g_autofree unsigned long *bits =
+            bitmap_new(kept->len / qemu_target_page_size());
+
+        if (kept->len) {
+            ram_reset_dirty_take(kept->rb, bits, NULL);
+        }
+    }
+}
+
+static bool start_tracking(Error **errp)
+{
+    ERRP_GUARD();
+
+    if (!ram_reset_tracking) {
+        if (!ram_reset_dirty_start(errp)) {
+            error_prepend(errp, "the dirty log cannot be started: ");
+            return false;
+        }
+        qatomic_set(&ram_reset_tracking, true);
+        rewind_state.added = true;
+    }
+    /* Somebody may have had it on when RAM was added */
+    for (unsigned i = 0; rewind_state.added && i < rewind_state.blocks->len;
+         i++) {
+        ram_reset_dirty_watch(g_array_index(rewind_state.blocks, Kept, i).rb);
+    }
+    rewind_state.added = false;
+    if (!rewind_state.fault_ns) {
+        rewind_state.fault_ns = calibrate_write_fault() ?: TCG_FAULT_NS;
+    }
+    return true;
+}
+
+static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
+{
+    const char *follower = ram_reset_memory_follower();
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_blocks(&nr);
+
+    if (follower) {
+        error_setg(errp, "%s holds guest memory, and may write to it unseen",
+                   follower);
+        return false;
+    }
+    if (should_mlock(mlock_state)) {
+        error_setg(errp, "with -overcommit mem-lock=on a copy would take as "
+                   "much memory as RAM itself");
+        return false;
+    }
+    for (unsigned i = 0; i < nr; i++) {
+        if (!kept_add(rewind_state.blocks, &blocks[i],
+                      ignored && ignored(blocks[i].rb), size_limit(),
+                      &rewind_state.size, errp)) {
+            return false;
+        }
+    }
+    if (!start_tracking(errp)) {
+        return false;
+    }
+    protect_all();
+    return true;
+}
+
+bool ram_reset_keep(bool (*ignored)(RAMBlock *rb))
+{
+    Error *err = NULL;
+    int64_t before = get_clock();
+    unsigned nr;
+    bool alone, ok;
+
+    assert(bql_locked());
+    free_blocks();
+    g_clear_pointer(&rewind_state.doubt, g_free);
+    if (!ram_reset_rewind_wanted()) {
+        return false;
+    }
+    watch();
+    rewind_state.blocks = kept_new();
+    rewind_state.cpus = count_cpus();
+    rewind_state.choice = (RewindChoice) { 0 };
+    qatomic_set(&ram_reset_dirty_bits_taken, false);
+    alone = !ram_reset_blocks(&nr);
+    if (alone) {
+        ram_reset_begin_blocks(&nr);
+    }
+    ok = keep_all(ignored, &err);
+    if (alone) {
+        qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
+    }
+    if (!ok) {
+        ram_reset_forget(error_get_pretty(err));
+        stop_tracking();
+        if (!rewind_state.warned) {
+            rewind_state.warned = true;
+            warn_report("snapshots cannot be rewound to, and are loaded as a "
+                        "whole: %s", error_get_pretty(err));
+        }
+        error_free(err);
+        return false;
+    }
+    trace_ram_reset_keep(rewind_state.size, get_clock() - before);
+    return true;
+}
+
+/* What is unplugged is not part of a snapshot before it is removed */
+static bool blocks_are_kept(void)
+{
+    unsigned nr = 0;
+    RAMBlock *rb;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (qemu_ram_is_migratable(rb)) {
+            Kept *kept;
+
+            if (nr == rewind_state.blocks->len) {
+                return false;
+            }
+            kept = &g_array_index(rewind_state.blocks, Kept, nr++);
+            if (kept->rb != rb || kept->host != rb->host ||
+                kept->len != rb->used_length) {
+                return false;
+            }
+        }
+    }
+    return nr == rewind_state.blocks->len;
+}
+
+const char *ram_reset_rewind_doubt(void)
+{
+    const char *follower;
+
+    if (!rewind_state.blocks) {
+        return rewind_state.doubt ?: "nothing has been loaded or saved yet";
+    }
+    follower = ram_reset_memory_follower();
+    if (follower) {
+        ram_reset_forget("a device holds guest memory, and may write to it "
+                         "unseen");
+    } else if (qatomic_read(&ram_reset_dirty_bits_taken)) {
+        ram_reset_forget("a migration, or a savevm that failed, has used the "
+                         "dirty log");
+    } else if (!blocks_are_kept()) {
+        ram_reset_forget("RAM is not the same any more");
+    } else if (rewind_state.cpus != count_cpus()) {
+        ram_reset_forget("the number of vCPUs has changed");
+    }
+    return rewind_state.blocks ? NULL : rewind_state.doubt;
+}
+
+/* Until that has been measured, by what there is to compare */
+static double expected_comparing(void)
+{
+    unsigned threads;
+    uint64_t pages;
+
+    if (rewind_state.comparing) {
+        return rewind_state.comparing;
+    }
+    pages = undo_count_present(&threads);
+    return (double)pages * COMPARE_NS / threads;
+}
+
+void ram_reset_rewind(void)
+{
+    RewindChoice *choice = &rewind_state.choice;
+    bool compare = choice->compare;
+    int64_t before = get_clock();
+    unsigned nr;
+    double faults;
+
+    assert(bql_locked() && rewind_state.blocks);
+    ram_reset_begin_blocks(&nr);
+    rewind_state.turn++;
+    if (!compare) {
+        ram_reset_dirty_sync();
+    }
+    faults = undo_all(rewind_state.blocks, rewind_state.turn, !compare) *
+             rewind_state.fault_ns;
+    if (compare) {
+        rewind_state.comparing = get_clock() - before;
+    }
+    rewind_choose(choice, faults, compare || rewind_choice_open(faults)
+                                  ? expected_comparing() : INFINITY);
+    if (compare && !choice->compare) {
+        protect_all();
+    }
+    trace_ram_reset_rewind(faults, rewind_state.comparing, choice->compare);
+}
+
+RamResetRewindInfo *ram_reset_query_rewind(void)
+{
+    RamResetRewindInfo *info;
+
+    if (!ram_reset_rewind_wanted()) {
+        return NULL;
+    }
+    info = g_new0(RamResetRewindInfo, 1);
+    info->kept = rewind_state.size;
+    info->doubt = g_strdup(ram_reset_rewind_doubt());
+    return info;
+}

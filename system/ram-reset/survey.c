@@ -1,0 +1,93 @@
+/*
+ * RAM reset: what of RAM has never been populated
+ *
+ * To save a page that the host has no memory for, it need not be read; to
+ * read it would allocate it, where memory is shared.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "internal.h"
+
+typedef struct Surveyed {
+    uint8_t *host;
+    uint64_t len;
+    ZeroMap *zero;
+} Surveyed;
+
+/* Protected by the BQL */
+static GArray *survey;
+static unsigned last;           /* where the last lookup has ended */
+
+static ZeroMap *find_unpopulated(const RamResetBlock *blk)
+{
+    ZeroMap *zero = zeromap_new(blk->map.len, qemu_target_page_bits());
+    g_autoptr(GArray) data = NULL;
+    uint64_t at = 0;
+    bool told;
+
+    data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
+    for (unsigned i = 0; i < data->len; i++) {
+        RamResetRange range = g_array_index(data, RamResetRange, i);
+
+        zeromap_mark(zero, at, range.start - at);
+        at = range.end;
+    }
+    if (told) {
+        zeromap_mark(zero, at, blk->map.len - at);
+    }
+    return zero;
+}
+
+void ram_reset_survey_end(void)
+{
+    for (unsigned i = 0; survey && i < survey->len; i++) {
+        zeromap_free(g_array_index(survey, Surveyed, i).zero);
+    }
+    g_clear_pointer(&survey, g_array_unref);
+}
+
+void ram_reset_survey_begin(void)
+{
+    RamResetBlock *blocks;
+    unsigned nr;
+
+    assert(bql_locked());
+    ram_reset_survey_end();
+    if (!ram_reset_enabled()) {
+        return;
+    }
+    survey = g_array_new(false, false, sizeof(Surveyed));
+    last = 0;
+    blocks = ram_reset_begin_blocks(&nr);
+    for (unsigned i = 0; i < nr; i++) {
+        RamResetBlock *blk = &blocks[i];
+        Surveyed found = { .host = blk->map.host, .len = blk->map.len };
+
+        if (found.len && blk->owner && !ram_reset_block_refusal(blk->rb)) {
+            found.zero = find_unpopulated(blk);
+            g_array_append_val(survey, found);
+        }
+    }
+    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
+}
+
+bool ram_reset_surveyed_zero(const void *page)
+{
+    const uint8_t *host = page;
+
+    /* Pages are asked for in order, block by block */
+    for (unsigned i = 0; survey && i < survey->len; i++) {
+        unsigned at = (last + i) % survey->len;
+        Surveyed *s = &g_array_index(survey, Surveyed, at);
+
+        if (host >= s->host && host < s->host + s->len) {
+            last = at;
+            return zeromap_known(s->zero, host - s->host,
+                                 qemu_target_page_size());
+        }
+    }
+    return false;
+}

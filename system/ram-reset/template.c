@@ -1,0 +1,270 @@
+/*
+ * The content of a RAM block that a snapshot has, and going back to it
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <glib.h>
+#include <string.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#endif
+#include <sys/mman.h>
+#include "template.h"
+
+#define WORD_BITS (8 * sizeof(unsigned long))
+
+/* A hot page is looked at in one of so many loads; divides WORD_BITS */
+#define SAMPLE_EVERY 8
+
+struct RamTemplate {
+    uint64_t len;
+    size_t page_size;
+    size_t words;
+    uint8_t *copy;
+    uint64_t size;
+    unsigned long *stored;      /* pages that @copy has */
+    unsigned long *dirty;       /* at the last load */
+    unsigned long *hot;
+};
+
+RamTemplate *template_new(uint64_t len, size_t page_size)
+{
+    RamTemplate *t = g_new0(RamTemplate, 1);
+    bool failed;
+
+    t->len = len;
+    t->page_size = page_size;
+    t->words = (len / page_size + WORD_BITS - 1) / WORD_BITS;
+    t->copy = mmap(NULL, len, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    failed = t->copy == MAP_FAILED;
+    if (!failed) {
+        /* Refused advice is no failure */
+        madvise(t->copy, len, MADV_NOHUGEPAGE);
+        madvise(t->copy, len, MADV_DONTDUMP);
+        madvise(t->copy, len, MADV_DONTFORK);
+    }
+    t->stored = g_try_new0(unsigned long, t->words);
+    t->dirty = g_try_new0(unsigned long, t->words);
+    t->hot = g_try_new0(unsigned long, t->words);
+    if (failed || !t->stored || !t->dirty || !t->hot) {
+        template_free(t);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return t;
+}
+
+void template_free(RamTemplate *t)
+{
+    if (!t) {
+        return;
+    }
+    if (t->copy != MAP_FAILED) {
+        munmap(t->copy, t->len);
+    }
+    g_free(t->stored);
+    g_free(t->dirty);
+    g_free(t->hot);
+    g_free(t);
+}
+
+static bool is_zero(const uint8_t *page, size_t size)
+{
+    return !page[0] && !memcmp(page, page + 1, size - 1);
+}
+
+static bool test(const unsigned long *bits, uint64_t page)
+{
+    return bits[page / WORD_BITS] & (1ul << (page % WORD_BITS));
+}
+
+void template_keep(RamTemplate *t, const uint8_t *host,
+                   uint64_t start, uint64_t end)
+{
+    for (uint64_t at = start; at < end; at += t->page_size) {
+        uint64_t page = at / t->page_size;
+
+        if (is_zero(host + at, t->page_size)) {
+            continue;
+        }
+        memcpy(t->copy + at, host + at, t->page_size);
+        if (!test(t->stored, page)) {
+            t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
+            t->size += t->page_size;
+        }
+    }
+}
+
+uint64_t template_size(const RamTemplate *t)
+{
+    return t->size;
+}
+
+size_t template_words(const RamTemplate *t)
+{
+    return t->words;
+}
+
+const unsigned long *template_hot(const RamTemplate *t)
+{
+    return t->hot;
+}
+
+/* What is not stored must not be read from the copy, which would allocate it */
+static bool is_same(const RamTemplate *t, const uint8_t *host, uint64_t page)
+{
+    uint64_t at = page * t->page_size;
+
+    return test(t->stored, page)
+           ? !memcmp(host + at, t->copy + at, t->page_size)
+           : is_zero(host + at, t->page_size);
+}
+
+static unsigned long sample(unsigned turn)
+{
+    unsigned long bits = 0;
+
+    for (unsigned i = turn % SAMPLE_EVERY; i < WORD_BITS; i += SAMPLE_EVERY) {
+        bits |= 1ul << i;
+    }
+    return bits;
+}
+
+/* Of the pages of word @w that are hot and in @candidates, the unchanged ones */
+static unsigned long unchanged(const RamTemplate *t, const uint8_t *host,
+                               size_t w, unsigned long candidates)
+{
+    unsigned long found = 0;
+
+    for (; candidates; candidates &= candidates - 1) {
+        unsigned bit = __builtin_ctzl(candidates);
+
+        if (is_same(t, host, w * WORD_BITS + bit)) {
+            found |= 1ul << bit;
+        }
+    }
+    return found;
+}
+
+/*
+ * Pages lie scattered: to find the next one, in page tables and in memory,
+ * takes as long as to copy this one.
+ */
+static void fetch_ahead(const RamTemplate *t, const uint8_t *host, size_t w,
+                        unsigned long next)
+{
+    if (next) {
+        uint64_t at = (w * WORD_BITS + __builtin_ctzl(next)) * t->page_size;
+
+        __builtin_prefetch(host + at, 1);
+        __builtin_prefetch(t->copy + at, 0);
+    }
+}
+
+void template_restore(RamTemplate *t, uint8_t *host,
+                      const unsigned long *dirty, size_t first, size_t last,
+                      unsigned turn, bool leave_zeros, TemplateCounts *counts)
+{
+    const unsigned long sampled = sample(turn);
+    const size_t size = t->page_size;
+
+    for (size_t w = first; w < last; w++) {
+        unsigned long now = dirty[w], left, stored = t->stored[w];
+
+        if (!(now | t->dirty[w])) {
+            continue;
+        }
+        counts->cold += __builtin_popcountl(now & ~t->hot[w]);
+        left = unchanged(t, host, w, t->hot[w] & now & sampled);
+        t->hot[w] = ((t->hot[w] & now) | (t->dirty[w] & now)) & ~left;
+        t->dirty[w] = now & ~left;
+        counts->dirty += __builtin_popcountl(now);
+        counts->stale += __builtin_popcountl(left);
+        now &= ~left;
+        counts->copied += __builtin_popcountl(now & stored);
+        counts->cleared += __builtin_popcountl(now & ~stored);
+        if (leave_zeros) {
+            now &= stored;
+        }
+        for (; now; now &= now - 1) {
+            unsigned bit = __builtin_ctzl(now);
+            uint64_t at = (w * WORD_BITS + bit) * size;
+
+            fetch_ahead(t, host, w, now & (now - 1));
+            if (stored & (1ul << bit)) {
+                memcpy(host + at, t->copy + at, size);
+            } else {
+                memset(host + at, 0, size);
+            }
+        }
+    }
+}
+
+void template_spare(const RamTemplate *t, unsigned long *dirty,
+                    const unsigned long *present)
+{
+    for (size_t w = 0; w < t->words; w++) {
+        dirty[w] &= t->stored[w] | present[w];
+    }
+}
+
+bool template_zeros(const RamTemplate *t, const unsigned long *dirty,
+                    uint64_t from, uint64_t *start, uint64_t *end)
+{
+    uint64_t page = from / t->page_size, pages = t->len / t->page_size;
+
+    while (page < pages && !(test(dirty, page) && !test(t->stored, page))) {
+        /* whole words at once where there is nothing */
+        page = dirty[page / WORD_BITS] & ~t->stored[page / WORD_BITS] &
+               (~0ul << (page % WORD_BITS))
+               ? page + 1 : (page / WORD_BITS + 1) * WORD_BITS;
+    }
+    if (page >= pages) {
+        return false;
+    }
+    *start = page * t->page_size;
+    while (page < pages && test(dirty, page) && !test(t->stored, page)) {
+        page++;
+    }
+    *end = page * t->page_size;
+    return true;
+}
+
+void template_compare(const RamTemplate *t, uint8_t *host,
+                      const unsigned long *present, size_t first, size_t last,
+                      TemplateCounts *counts)
+{
+    const uint64_t pages = t->len / t->page_size;
+
+    for (size_t w = first; w < last; w++) {
+        unsigned long left = present ? present[w] | t->stored[w] : ~0ul;
+
+        if (pages - w * WORD_BITS < WORD_BITS) {
+            left &= (1ul << (pages % WORD_BITS)) - 1;
+        }
+        for (; left; left &= left - 1) {
+            uint64_t page = w * WORD_BITS + __builtin_ctzl(left);
+            uint64_t at = page * t->page_size;
+
+            if (is_same(t, host, page)) {
+                continue;
+            }
+            counts->dirty++;
+            if (test(t->stored, page)) {
+                memcpy(host + at, t->copy + at, t->page_size);
+                counts->copied++;
+            } else {
+                memset(host + at, 0, t->page_size);
+                counts->cleared++;
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+/*
+ * RAM reset: undoing what has changed since RAM was kept
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "qemu/lockable.h"
+#include "qemu/timer.h"
+#include "dirty.h"
+#include "internal.h"
+#include "trace.h"
+#include "undo.h"
+
+/* Restored at once by one of several threads: words of a bitmap */
+#define WORDS_AT_ONCE   64
+/* For fewer dirty pages a thread does not pay */
+#define PAGES_A_THREAD  4096
+/* One in so many pages dirty makes it worth asking which ones have memory */
+#define MANY_OF         4
+
+/*
+ * @bits: the pages that are dirty; or, to @compare, those that are there, NULL
+ * for all
+ */
+typedef struct RestoreJob {
+    Kept *kept;
+    const unsigned long *bits;
+    bool compare, leave_zeros;
+    unsigned turn;
+    size_t next;                /* atomic: the first word nobody has taken */
+    QemuMutex lock;
+    TemplateCounts counts;      /* under @lock */
+} RestoreJob;
+
+static void *restore_worker(void *opaque)
+{
+    RestoreJob *job = opaque;
+    RamTemplate *t = job->kept->template;
+    size_t words = template_words(t), first;
+    TemplateCounts counts = { 0 };
+
+    while ((first = qatomic_fetch_add(&job->next, WORDS_AT_ONCE)) < words) {
+        size_t last = MIN(first + WORDS_AT_ONCE, words);
+
+        if (job->compare) {
+            template_compare(t, job->kept->host, job->bits, first, last,
+                             &counts);
+        } else {
+            template_restore(t, job->kept->host, job->bits, first, last,
+                             job->turn, job->leave_zeros, &counts);
+        }
+    }
+    WITH_QEMU_LOCK_GUARD(&job->lock) {
+        job->counts.dirty += counts.dirty;
+        job->counts.copied += counts.copied;
+        job->counts.cleared += counts.cleared;
+        job->counts.cold += counts.cold;
+        job->counts.stale += counts.stale;
+    }
+    return NULL;
+}
+
+/* @pages: how many there are to be looked at */
+static void restore(RestoreJob *job, uint64_t pages)
+{
+    RamReset *owner = job->kept->owner;
+    unsigned nr = owner ? MIN(ram_reset_threads(owner),
+                              DIV_ROUND_UP(pages, PAGES_A_THREAD)) : 1;
+    g_autofree GThread **helpers = g_new(GThread *, nr);
+
+    qemu_mutex_init(&job->lock);
+    for (unsigned i = 1; i < nr; i++) {
+        helpers[i] = g_thread_try_new("ram-reset", restore_worker, job, NULL);
+    }
+    restore_worker(job);
+    for (unsigned i = 1; i < nr; i++) {
+        if (helpers[i]) {
+            g_thread_join(helpers[i]);
+        }
+    }
+    qemu_mutex_destroy(&job->lock);
+}
+
+/* Give zeros back run by run, if that is what the object's user wants */
+static bool drops_zeros(const RamResetBlock *blk)
+{
+    RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
+
+    return blk->owner && RAM_RESET_GET_CLASS(blk->owner) == rrc &&
+           blk->map.page_size == qemu_target_page_size() &&
+           rrc->supports(blk->owner, blk, NULL);
+}
+
+static void drop_zeros(RamResetBlock *blk, const Kept *kept,
+                       const unsigned long *dirty)
+{
+    RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
+    uint64_t start, end = 0;
+
+    while (template_zeros(kept->template, dirty, end, &start, &end)) {
+        if (rrc->zero(blk->owner, blk, start, end - start) < 0) {
+            memset(kept->host + start, 0, end - start);
+            blk->info->fallback = true;
+        }
+    }
+}
+
+static void account(RamResetBlock *blk, const Kept *kept,
+                    const RestoreJob *job, const char *how)
+{
+    const TemplateCounts *c = &job->counts;
+    uint64_t page = qemu_target_page_size();
+
+    ram_reset_dirty_show(kept->rb);
+    blk->info->strategy = g_strdup("rewind");
+    blk->info->reason = g_strdup(how);
+    blk->info->dirty_pages = c->dirty;
+    blk->info->copied_pages = c->copied;
+    blk->info->skipped_pages = kept->len / page - c->dirty;
+    if (!job->leave_zeros) {
+        blk->info->cleared_pages = c->cleared;
+        blk->info->zeroed_bytes = c->cleared * page;
+    }
+    trace_ram_reset_rewind_block(blk->info->name, c->dirty, c->copied,
+                                 c->cleared, c->stale);
+}
+
+/* What has memory; other pages read zero */
+static unsigned long *find_present(const RamResetBlock *blk)
+{
+    uint64_t page = qemu_target_page_size();
+    unsigned long *present = bitmap_new(blk->map.len / page);
+    g_autoptr(GArray) data = NULL;
+    bool told;
+
+    data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
+    for (unsigned i = 0; i < data->len; i++) {
+        RamResetRange range = g_array_index(data, RamResetRange, i);
+
+        bitmap_set(present, range.start / page,
+                   DIV_ROUND_UP(range.end, page) - range.start / page);
+    }
+    return present;
+}
+
+/*
+ * To clear a page that the host has no memory for would allocate it, and all
+ * are dirty when KVM makes a slot for memory, or the guest has discarded them.
+ */
+static void spare_absent(const RamResetBlock *blk, const Kept *kept,
+                         unsigned long *dirty)
+{
+    g_autofree unsigned long *present = find_present(blk);
+
+    template_spare(kept->template, dirty, present);
+}
+
+/* Returns how many faults the guest has paid for being tracked */
+static uint64_t undo_dirty(RamResetBlock *blk, Kept *kept, unsigned turn)
+{
+    uint64_t pages = kept->len / qemu_target_page_size();
+    g_autofree unsigned long *dirty = bitmap_new(pages);
+    RestoreJob job = {
+        .kept = kept, .bits = dirty, .turn = turn,
+        .leave_zeros = drops_zeros(blk),
+    };
+
+    ram_reset_dirty_take(kept->rb, dirty, template_hot(kept->template));
+    if (bitmap_count_one(dirty, pages) > pages / MANY_OF) {
+        spare_absent(blk, kept, dirty);
+    }
+    restore(&job, bitmap_count_one(dirty, pages));
+    if (job.leave_zeros) {
+        drop_zeros(blk, kept, dirty);
+    }
+    account(blk, kept, &job, "what has been written is undone");
+    blk->info->hot_pages = bitmap_count_one(template_hot(kept->template),
+                                            pages);
+    return job.counts.cold;
+}
+
+/* Returns how many pages differ */
+static uint64_t undo_differences(RamResetBlock *blk, Kept *kept)
+{
+    uint64_t pages = kept->len / qemu_target_page_size();
+    bool rom = ram_reset_block_is_rom(blk->rb);
+    g_autofree unsigned long *present = rom ? NULL : find_present(blk);
+    RestoreJob job = { .kept = kept, .bits = present, .compare = true };
+
+    restore(&job, present ? bitmap_count_one(present, pages) : pages);
+    account(blk, kept, &job, kept->compared
+            ? "all of it is compared with the snapshot"
+            : "all of it is compared with the snapshot, to track what is "
+              "written would slow the guest more");
+    return job.counts.dirty;
+}
+
+uint64_t undo_all(GArray *all_kept, unsigned turn, bool track)
+{
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_blocks(&nr);
+    uint64_t sum = 0;
+
+    assert(nr == all_kept->len);
+    for (unsigned i = 0; i < nr; i++) {
+        RamResetBlock *blk = &blocks[i];
+        Kept *kept = &g_array_index(all_kept, Kept, i);
+        int64_t before = get_clock();
+
+        assert(kept->rb == blk->rb && kept->len == blk->map.len);
+        if (!kept->template) {
+            blk->info->reason = g_strdup(kept->len ? "not part of the snapshot"
+                                                 : "empty");
+        } else if (track && !kept->compared) {
+            sum += undo_dirty(blk, kept, turn);
+        } else {
+            sum += undo_differences(blk, kept);
+        }
+        blk->info->reset_ns = get_clock() - before;
+    }
+    return sum;
+}
+
+uint64_t undo_count_present(unsigned *threads)
+{
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_blocks(&nr);
+    uint64_t sum = 0;
+
+    *threads = 1;
+    for (unsigned i = 0; i < nr; i++) {
+        RamResetBlock *blk = &blocks[i];
+
+        if (blk->owner && blk->map.len) {
+            uint64_t pages = blk->map.len / qemu_target_page_size();
+            g_autofree unsigned long *present = find_present(blk);
+
+            sum += bitmap_count_one(present, pages);
+            *threads = MAX(*threads, ram_reset_threads(blk->owner));
+        }
+    }
+    return sum;
+}

@@ -1,0 +1,28 @@
+/*
+ * RAM reset: undoing what has changed since RAM was kept
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_UNDO_H
+#define RAM_RESET_UNDO_H
+
+#include "kept.h"
+
+/*
+ * Make all blocks what they are in @all_kept, an array of Kept in the order of
+ * ram_reset_blocks(), and fill in their info.  BQL held.
+ *
+ * @turn: rises from load to load
+ * @track: go by the dirty log, which has been synchronized, and clear it;
+ *     otherwise compare all there is
+ *
+ * Returns: how many pages the guest has paid a fault for, for being tracked,
+ *     or would have
+ */
+uint64_t undo_all(GArray *all_kept, unsigned turn, bool track);
+
+/* How many pages there are to compare, and by how many @threads that is done */
+uint64_t undo_count_present(unsigned *threads);
+
+#endif
