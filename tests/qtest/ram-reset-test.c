@@ -18,6 +18,7 @@ int main(int argc, char **argv)
     add_memory_tests();
     add_rules_tests();
     add_keeps_tests();
+    add_rewind_tests();
     add_start_tests();
     add_timing_tests();
     add_auto_tests();

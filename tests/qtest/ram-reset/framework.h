@@ -149,5 +149,6 @@ void add_keeps_tests(void);
 void add_start_tests(void);
 void add_timing_tests(void);
 void add_auto_tests(void);
+void add_rewind_tests(void);
 
 #endif

@@ -1,0 +1,416 @@
+/*
+ * RAM reset: a load that undoes what has changed
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "framework.h"
+
+#define SIZE     (16 * MiB)
+#define PAGE     (4 * KiB)
+#define LOW_END  (640 * KiB)
+#define HIGH     (1 * MiB)
+#define NR_PAGES (SIZE / PAGE)
+
+typedef struct Case {
+    const char *strategy;
+    MemKind kind;
+} Case;
+
+static char *rewinding(const char *strategy, const char *more)
+{
+    g_autofree char *props = g_strdup_printf(",rewind=on%s", more);
+
+    return vm_object(strategy, props);
+}
+
+static bool is_rom(uint64_t addr)
+{
+    return addr >= LOW_END && addr < HIGH;
+}
+
+/* A page of its own random bytes, or of zeros; a word of it sometimes */
+static void write_page(Vm *vm, GRand *rand, uint64_t page)
+{
+    uint64_t addr = page * PAGE;
+
+    switch (g_rand_int_range(rand, 0, 3)) {
+    case 0:
+        vm_fill(vm, addr, PAGE, 0);
+        break;
+    case 1:
+        qtest_writel(vm->qts, addr + 4 * g_rand_int_range(rand, 0, PAGE / 4),
+                     g_rand_int(rand));
+        break;
+    default:
+        vm_random(vm, rand, addr, PAGE);
+    }
+}
+
+/* Returns how many pages were written to */
+static unsigned scribble(Vm *vm, GRand *rand, unsigned times)
+{
+    g_autofree bool *written = g_new0(bool, NR_PAGES);
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < times; i++) {
+        uint64_t page = g_rand_int_range(rand, 0, NR_PAGES);
+
+        if (!is_rom(page * PAGE)) {
+            write_page(vm, rand, page);
+            n += !written[page];
+            written[page] = true;
+        }
+    }
+    return n;
+}
+
+static void assert_rewound(Vm *vm)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+    QDict *load = qdict_get_qdict(info, "last-load");
+
+    if (!qdict_get_bool(load, "rewound")) {
+        g_test_message("loaded as a whole: %s",
+                       qdict_get_try_str(load, "doubt"));
+    }
+    g_assert_true(qdict_get_bool(load, "rewound"));
+    g_assert_false(qdict_haskey(load, "doubt"));
+    g_assert_cmpstr(qdict_get_str(qdict_get_qdict(info, "rewind"), "tag"), ==,
+                    qdict_get_str(load, "tag"));
+}
+
+static void assert_doubt(Vm *vm, const char *doubt)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+    QDict *load = qdict_get_qdict(info, "last-load");
+
+    g_assert_false(qdict_get_bool(load, "rewound"));
+    if (!strstr(qdict_get_str(load, "doubt"), doubt)) {
+        g_test_message("doubt: %s", qdict_get_str(load, "doubt"));
+    }
+    g_assert_nonnull(strstr(qdict_get_str(load, "doubt"), doubt));
+}
+
+static uint64_t of_block(Vm *vm, const char *what)
+{
+    g_autoptr(QDict) block = vm_query_block(vm, "ram");
+
+    g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "rewind");
+    return qdict_get_int(block, what);
+}
+
+/* Exactly what was written to is undone, and nothing else is touched */
+static void test_undoes_what_changed(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = rewinding(c->strategy, ",verify=on");
+    g_autofree uint8_t *content = NULL;
+    GRand *rand;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    rand = g_rand_new_with_seed(5);
+    vm = vm_start(c->kind, SIZE, object);
+    scribble(vm, rand, 2000);
+    vm_save(vm, "one");
+    content = vm_content(vm);
+    for (unsigned round = 0; round < 5; round++) {
+        unsigned n = scribble(vm, rand, round ? 10 + 400 * round : 0);
+        uint64_t restored;
+
+        vm_load(vm, "one");
+        vm_assert_content(vm, content);
+        assert_rewound(vm);
+        restored = of_block(vm, "copied-pages") +
+                   of_block(vm, "cleared-pages") +
+                   of_block(vm, "dropped-pages");
+        g_assert_cmpuint(of_block(vm, "dirty-pages"), ==, n);
+        g_assert_cmpuint(restored, <=, n);
+        g_assert_cmpuint(of_block(vm, "skipped-pages"), ==, NR_PAGES - n);
+        if (!strcmp(c->strategy, "madvise") && mem_page_size(c->kind) == PAGE &&
+            c->kind != MEM_FILE) {
+            g_assert_cmpuint(of_block(vm, "cleared-pages"), ==, 0);
+        } else {
+            g_assert_cmpuint(of_block(vm, "dropped-pages"), ==, 0);
+        }
+    }
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+/* Whatever was loaded or saved last is what a load can rewind to */
+static void test_after_a_load(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = rewinding(c->strategy, ",verify=on");
+    g_autofree uint8_t *one = NULL, *two = NULL;
+    GRand *rand;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    rand = g_rand_new_with_seed(6);
+    vm = vm_start(c->kind, SIZE, object);
+    scribble(vm, rand, 1000);
+    vm_save(vm, "one");
+    one = vm_content(vm);
+    scribble(vm, rand, 1000);
+    vm_save(vm, "two");
+    two = vm_content(vm);
+    scribble(vm, rand, 10);
+
+    vm_load(vm, "one");
+    assert_doubt(vm, "another one has been loaded or saved");
+    vm_assert_content(vm, one);
+    scribble(vm, rand, 100);
+    vm_load(vm, "one");
+    assert_rewound(vm);
+    vm_assert_content(vm, one);
+    vm_load(vm, "two");
+    assert_doubt(vm, "another one has been loaded or saved");
+    vm_assert_content(vm, two);
+    scribble(vm, rand, 100);
+    vm_load(vm, "two");
+    assert_rewound(vm);
+    vm_assert_content(vm, two);
+
+    /* Another QEMU has nothing yet */
+    vm_stop(vm);
+    vm_run(vm, c->kind, SIZE, object);
+    scribble(vm, rand, 100);
+    vm_load(vm, "one");
+    assert_doubt(vm, "nothing has been loaded or saved");
+    vm_assert_content(vm, one);
+    scribble(vm, rand, 100);
+    vm_load(vm, "one");
+    assert_rewound(vm);
+    vm_assert_content(vm, one);
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+static void hmp(Vm *vm, const char *command)
+{
+    g_autofree char *text = qtest_hmp(vm->qts, "%s", command);
+
+    g_assert_cmpstr(text, ==, "");
+}
+
+/* A load for which there is a doubt, and one after it for which there is none */
+static void load_with_doubt(Vm *vm, GRand *rand, const uint8_t *content,
+                            const char *doubt)
+{
+    scribble(vm, rand, 100);
+    vm_load(vm, "one");
+    vm_assert_content(vm, content);
+    assert_doubt(vm, doubt);
+    scribble(vm, rand, 100);
+    vm_load(vm, "one");
+    vm_assert_content(vm, content);
+    assert_rewound(vm);
+}
+
+static void wait_for_migration(Vm *vm)
+{
+    for (;;) {
+        QDict *info = qtest_qmp_assert_success_ref(vm->qts,
+                          "{'execute': 'query-migrate'}");
+        const char *status = qdict_get_str(info, "status");
+        bool done = !strcmp(status, "completed");
+
+        g_assert_cmpstr(status, !=, "failed");
+        qobject_unref(info);
+        if (done) {
+            return;
+        }
+        g_usleep(1000);
+    }
+}
+
+static void test_doubts(const void *strategy)
+{
+    g_autofree char *object = rewinding(strategy, ",verify=on");
+    g_autofree char *extra = g_strdup_printf("%s -m 16m,maxmem=1g,slots=2",
+                                             object);
+    g_autofree uint8_t *content = NULL;
+    GRand *rand = g_rand_new_with_seed(7);
+    Vm *vm = vm_start(MEM_MEMFD, SIZE, extra);
+
+    scribble(vm, rand, 1000);
+    vm_save(vm, "one");
+    content = vm_content(vm);
+
+    /* Saved anew under the same name, with other content; then as it was */
+    scribble(vm, rand, 100);
+    vm_save(vm, "other");
+    load_with_doubt(vm, rand, content, "another one has been loaded or saved");
+    hmp(vm, "delvm one");
+    vm_load_says(vm, "one", "does not exist");
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
+    vm_save(vm, "one");
+    scribble(vm, rand, 10);
+    vm_load(vm, "one");
+    assert_rewound(vm);
+    vm_assert_content(vm, content);
+
+    /* The migration has the dirty log for itself */
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate', 'arguments': {'uri': 'exec:cat >/dev/null'}}");
+    wait_for_migration(vm);
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
+    load_with_doubt(vm, rand, content, "has used the dirty log");
+
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'object-add', 'arguments': {'qom-type': "
+        "'memory-backend-ram', 'id': 'more', 'size': 8388608}}");
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm', "
+        "'id': 'dimm0', 'memdev': 'more'}}");
+    vm_load_says(vm, "one", "does not fit");
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
+    vm_save(vm, "one");
+    scribble(vm, rand, 10);
+    vm_load(vm, "one");
+    assert_rewound(vm);
+    vm_assert_content(vm, content);
+
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0', "
+        "'property': 'rewind', 'value': false}}");
+    scribble(vm, rand, 100);
+    vm_load(vm, "one");
+    vm_assert_content(vm, content);
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0', "
+        "'property': 'rewind', 'value': true}}");
+    load_with_doubt(vm, rand, content, "the ram-reset objects are others");
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+static void test_limit(const void *strategy)
+{
+    g_autofree char *object = rewinding(strategy,
+                                        ",rewind-limit=2m,verify=on");
+    g_autofree char *warning = NULL;
+    g_autofree uint8_t *content = NULL;
+    GRand *rand = g_rand_new_with_seed(8);
+    Vm *vm = vm_start(MEM_MEMFD, SIZE, object);
+
+    vm_fill(vm, HIGH, 3 * MiB, 1);
+    warning = qtest_hmp(vm->qts, "savevm one");
+    g_assert_nonnull(strstr(warning, "warning: snapshots cannot be rewound"));
+    content = vm_content(vm);
+    for (unsigned i = 0; i < 2; i++) {
+        scribble(vm, rand, 100);
+        vm_load(vm, "one");
+        assert_doubt(vm, "rewind-limit=2097152");
+        vm_assert_content(vm, content);
+    }
+    vm_fill(vm, HIGH, 3 * MiB, 0);
+    vm_save(vm, "one");
+    vm_fill(vm, HIGH, 3 * MiB, 1);
+    vm_load(vm, "one");
+    assert_rewound(vm);
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+/* Any sequence, against a model of RAM */
+static void test_random_sequence(const void *opaque)
+{
+    const Case *c = opaque;
+    g_autofree char *object = rewinding(c->strategy, ",verify=on");
+    uint8_t *models[3] = { NULL };
+    guint32 seed = g_test_rand_int();
+    unsigned rewound = 0, loads = 0;
+    GRand *rand;
+    Vm *vm;
+
+    if (mem_skip(c->kind)) {
+        return;
+    }
+    g_test_message("seed %u", seed);
+    rand = g_rand_new_with_seed(seed);
+    vm = vm_start(c->kind, SIZE, object);
+    for (unsigned i = 0; i < 150; i++) {
+        unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
+        g_autofree char *tag = g_strdup_printf("slot%u", slot);
+        g_autoptr(QDict) info = NULL;
+
+        switch (g_rand_int_range(rand, 0, 8)) {
+        case 0:
+            vm_save(vm, tag);
+            g_free(models[slot]);
+            models[slot] = vm_content(vm);
+            break;
+        case 1:
+            if (models[slot]) {
+                g_autofree char *command = g_strdup_printf("delvm %s", tag);
+
+                hmp(vm, command);
+                g_clear_pointer(&models[slot], g_free);
+            }
+            break;
+        case 2:
+            qtest_system_reset(vm->qts);
+            break;
+        case 3:
+        case 4:
+        case 5:
+            scribble(vm, rand, 1 << g_rand_int_range(rand, 0, 10));
+            break;
+        default:
+            if (models[slot]) {
+                loads++;
+                vm_load(vm, tag);
+                vm_assert_content(vm, models[slot]);
+                info = vm_query(vm);
+                rewound += qdict_get_bool(qdict_get_qdict(info, "last-load"),
+                                          "rewound");
+            }
+        }
+    }
+    g_test_message("%u of %u loads were rewound", rewound, loads);
+    for (unsigned i = 0; i < G_N_ELEMENTS(models); i++) {
+        g_free(models[i]);
+    }
+    vm_end(vm);
+    g_rand_free(rand);
+}
+
+static void add(const char *test, const Case *c, void (*func)(const void *))
+{
+    g_autofree char *path = g_strdup_printf("ram-reset/rewind/%s/%s/%s", test,
+                                            c->strategy, mem_name(c->kind));
+
+    qtest_add_data_func(path, c, func);
+}
+
+void add_rewind_tests(void)
+{
+    static const Case cases[] = {
+        { "memset", MEM_ANON }, { "memset", MEM_MEMFD },
+        { "memset", MEM_HUGETLB }, { "memset", MEM_HUGETLB_PRIVATE },
+        { "madvise", MEM_ANON }, { "madvise", MEM_THP },
+        { "madvise", MEM_MEMFD }, { "madvise", MEM_HUGETLB },
+        { "remap", MEM_MEMFD }, { "remap", MEM_ANON },
+        { "auto", MEM_ANON }, { "auto", MEM_MEMFD },
+        { "hugefile", MEM_HUGETLB_FILE },
+    };
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
+        add("undoes-what-changed", &cases[i], test_undoes_what_changed);
+        add("after-a-load", &cases[i], test_after_a_load);
+        add("random-sequence", &cases[i], test_random_sequence);
+    }
+    qtest_add_data_func("ram-reset/rewind/doubts", "auto", test_doubts);
+    qtest_add_data_func("ram-reset/rewind/limit", "memset", test_limit);
+}
