@@ -22,11 +22,13 @@ class Ring3(Machine):
     FIRST_FREE = 16 * MIB
     TIMEOUT = 60.0
 
-    def __init__(self, workdir: Path, *, ram: int = 128 * MIB, **kwargs):
-        args = ('-bios', 'qboot.rom', '-kernel', products.ring3_image())
+    def __init__(self, workdir: Path, *, ram: int = 128 * MIB,
+                 args: tuple = (), **kwargs):
+        args = ('-bios', 'qboot.rom', '-kernel', products.ring3_image(),
+                *args)
         super().__init__(workdir, ram=ram, args=args, **kwargs)
         self._pings = itertools.count(1)
-        if not kwargs.get('loadvm'):
+        if not kwargs.get('loadvm') and '-incoming' not in args:
             try:
                 ring = self.serial.wait(r'^ready (\w+) ', self.TIMEOUT)[1]
             except BaseException:

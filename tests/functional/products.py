@@ -37,6 +37,12 @@ GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
 PRODUCTS = BUILD / 'guest'
 
 
+def stock() -> Path:
+    """An unpatched QEMU if there is one, otherwise ours."""
+    path = BUILD / 'stock' / 'qemu-system-x86_64'
+    return path if path.exists() else QEMU
+
+
 def require(*paths: Path) -> None:
     for path in paths:
         if not path.exists():

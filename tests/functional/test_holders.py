@@ -5,6 +5,7 @@ with, and devices by which the guest gives parts of it back and takes them.
 """
 
 import hashlib
+import os
 import secrets
 import socket
 import subprocess
@@ -12,16 +13,30 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import products
 from guests import Linux
-from machine import MIB, RAM, may_use
+from machine import MIB, RAM, STRATEGIES, may_use
 
 RAM_SIZE = 192 * MIB
 TIMEOUT = 60.0
 STATE_MIB = 4
 
 
-def boot(workdir: Path, driver: str, **kwargs) -> Linux:
+@pytest.fixture(params=(*STRATEGIES, 'rewind'))
+def way(request) -> str:
+    """A strategy, or auto with rewind=on."""
+    return request.param
+
+
+def boot(workdir: Path, driver: str, way: str, **kwargs) -> Linux:
+    if way == 'rewind':
+        # verify=on cannot read what virtio-mem has saved before RAM
+        verify = '' if driver == 'virtio_mem' else ',verify=on'
+        kwargs |= {'strategy': 'auto', 'options': f',rewind=on{verify}'}
+    else:
+        kwargs['strategy'] = way
     guest = Linux(workdir, ram=RAM_SIZE, **kwargs)
     try:
         guest.run(f'insmod /lib/{driver}.ko')
@@ -46,7 +61,8 @@ def check_strategy(guest: Linux, strategy: str) -> None:
     """What the last load has used, on both blocks where there are two."""
     blocks = guest.last_load()['blocks']
     used = {b['strategy'] for b in blocks if b['name'].endswith(RAM)}
-    assert bool(used) == (strategy != 'stock') and used <= may_use(strategy)
+    may = {'rewind'} if strategy == 'rewind' else may_use(strategy)
+    assert bool(used) == (strategy != 'stock') and used <= may
 
 
 def check_quiet(guest: Linux) -> None:
@@ -125,6 +141,9 @@ def write_disk(guest: Linux, first: int, count: int) -> str:
 
 
 def check_refusal(guest: Linux, strategy: str) -> None:
+    if strategy == 'rewind':
+        assert 'holds guest memory' in guest.last_load()['doubt']
+        strategy = 'auto'
     check_strategy(guest, EXPECTED.get(strategy, 'memset'))
     if strategy in ('remap', 'auto'):
         block, = (b for b in guest.last_load()['blocks'] if b['name'] == RAM)
@@ -134,14 +153,14 @@ def check_refusal(guest: Linux, strategy: str) -> None:
         assert 'vhost' in ' '.join((block['reason'], *reasons))
 
 
-def test_disk_of_another_process(tmp_path, linux_accel, strategy):
+def test_disk_of_another_process(tmp_path, linux_accel, way):
     """
     Guest and daemon see the same memory after each load.  No request is on its
     way then: the daemon does not wait for such when QEMU stops the device.
     """
     with StorageDaemon(tmp_path) as daemon, \
-            boot(tmp_path, 'virtio_blk', accel=linux_accel, memory='shared',
-                 strategy=strategy, args=daemon.device) as guest:
+            boot(tmp_path, 'virtio_blk', way, accel=linux_accel,
+                 memory='shared', args=daemon.device) as guest:
         content = daemon.sha256(*FILE)
         guest.prepare_state(STATE_MIB)
         assert read_disk(guest, *FILE) == content
@@ -149,7 +168,7 @@ def test_disk_of_another_process(tmp_path, linux_accel, strategy):
         state = guest.state()
         for _ in range(LOADS):
             guest.load('s')
-            check_refusal(guest, strategy)
+            check_refusal(guest, way)
             assert guest.state() == state
             written = write_disk(guest, *SCRATCH)
             assert daemon.sha256(*SCRATCH) == written
@@ -181,9 +200,9 @@ def inflate(guest: Linux) -> None:
     assert guest.rss() < before - (SAVED_SIZE - SMALL_SIZE) * 3 // 4
 
 
-def test_balloon(tmp_path, linux_accel, memory, strategy):
-    with boot(tmp_path, 'virtio_balloon', accel=linux_accel, memory=memory,
-              strategy=strategy, args=('-device', 'virtio-balloon-pci')
+def test_balloon(tmp_path, linux_accel, memory, way):
+    with boot(tmp_path, 'virtio_balloon', way, accel=linux_accel,
+              memory=memory, args=('-device', 'virtio-balloon-pci')
               ) as guest:
         guest.prepare_state(STATE_MIB)
         set_balloon(guest, SAVED_SIZE)
@@ -192,7 +211,7 @@ def test_balloon(tmp_path, linux_accel, memory, strategy):
         for _ in range(2):
             inflate(guest)
             guest.load('s')
-            check_strategy(guest, strategy)
+            check_strategy(guest, way)
             assert balloon(guest) == SAVED_SIZE
             assert guest.state() == state
         inflate(guest)
@@ -227,22 +246,25 @@ def populated(guest: Linux) -> int:
     """Bytes of the device's memory that the host has pages for."""
     process = Path(f'/proc/{guest.process.pid}')
     if guest.memory == 'shared':
-        files = (fd.stat() for fd in (process / 'fd').iterdir())
-        return next(f.st_blocks * 512 for f in files if f.st_size == VMEM_SIZE)
-    size = 0
+        files = (fd for fd in (process / 'fd').iterdir()
+                 if 'memory-backend-memfd' in os.readlink(fd))
+        return next(f.stat().st_blocks * 512 for f in files
+                    if f.stat().st_size == VMEM_SIZE)
+    size, private = 0, False
     for line in (process / 'smaps').open():
         key, value = line.split()[:2]
-        if key == 'Size:':
+        if not key.endswith(':'):
+            private = value.endswith('p')
+        elif key == 'Size:':
             size = int(value) << 10
-        elif key == 'Rss:' and size == VMEM_SIZE:
+        elif key == 'Rss:' and size == VMEM_SIZE and private:
             return int(value) << 10
     raise AssertionError('QEMU has not mapped the memory')
 
 
-def test_virtio_mem(tmp_path, linux_accel, memory, strategy):
+def test_virtio_mem(tmp_path, linux_accel, memory, way):
     """The plugged part holds the guest's data, the rest has no pages."""
-    with boot(tmp_path, 'virtio_mem', accel=linux_accel, memory=memory,
-              strategy=strategy,
+    with boot(tmp_path, 'virtio_mem', way, accel=linux_accel, memory=memory,
               # the kernel puts what it can move there first, like /run/state
               append='memhp_default_state=online_movable',
               args=('-m', 'maxmem=1G', '-object', VMEM_BACKENDS[memory],
@@ -260,7 +282,7 @@ def test_virtio_mem(tmp_path, linux_accel, memory, strategy):
                 use_memory(guest, 64)
                 assert populated(guest) > PLUGGED
             guest.load('s')
-            check_strategy(guest, strategy)
+            check_strategy(guest, way)
             assert plugged(guest) == PLUGGED
             assert guest.state() == state
             assert 32 * MIB <= populated(guest) <= PLUGGED

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 import products
+from dma import PAGE, Qtest
 from machine import MIB, Machine, MachineError
 
 MANUAL = products.REPO / 'docs/system/ram-reset.rst'
@@ -80,8 +81,10 @@ class Bare(Machine):
         else:
             options = ''
         args = ('-overcommit', 'mem-lock=on') if locked else ()
+        qtest = Qtest(workdir)
         super().__init__(workdir, accel='qtest', ram=SIZE, strategy=strategy,
-                         options=options, args=args)
+                         options=options, args=(*args, *qtest.args))
+        qtest.use(PAGE, PAGE)
 
     def _memory_args(self):
         return ['-object', f'{self._backend},id=mem0,size={SIZE}',

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import products
+from dma import Qtest
 from guests import PAGE
 from machine import MIB, RAM, STRATEGIES, Machine
 
@@ -48,8 +49,10 @@ def host_pages(vm: Machine) -> list[int]:
 @pytest.mark.parametrize('strategy', STRATEGIES[1:])
 @pytest.mark.parametrize('memory', ('private', 'shared'))
 def test_pinned_pages_stay(tmp_path, strategy, memory):
+    qtest = Qtest(tmp_path)
     with Machine(tmp_path, accel='qtest', ram=16 * MIB, memory=memory,
-                 strategy=strategy) as vm:
+                 strategy=strategy, args=qtest.args) as vm:
+        qtest.use(MIB, 8 * MIB)
         vm.save('s')
         pin(vm)
         before = host_pages(vm)

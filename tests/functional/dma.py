@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+What writes to guest RAM without the guest's doing: a virtio-blk device, driven
+from outside through QEMU's qtest protocol, whatever runs the guest meanwhile.
+
+Virtio's legacy interface, see its specification 1.2, sections 2.7 and 4.1.4.8.
+"""
+
+import secrets
+import socket
+import struct
+import time
+from pathlib import Path
+
+import products
+from machine import MachineError, run_quietly
+
+SECTOR = 512
+PAGE = 4096
+SCRATCH = 10 * PAGE             # for a queue of 1024
+SLOT = 5
+PORT = 0xc000
+TIMEOUT = 60.0
+
+CONFIG_ADDRESS, CONFIG_DATA = 0xcf8, 0xcfc
+COMMAND, BAR0 = 0x04, 0x10
+IO_AND_MASTER = 5
+
+QUEUE_ADDRESS, QUEUE_SIZE, QUEUE_SELECT, QUEUE_NOTIFY, STATUS = \
+    8, 12, 14, 16, 18
+DRIVER_OK = 7                   # and acknowledged, and a driver found
+NEXT, DEVICE_WRITES = 1, 2      # of a descriptor
+
+
+class Qtest:
+    """The machine as its buses see it."""
+
+    def __init__(self, workdir: Path):
+        self._path = workdir / 'qtest.sock'
+        self.args = ('-qtest', f'unix:{self._path},server=on,wait=off',
+                     '-qtest-log', '/dev/null')
+
+    def connect(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(TIMEOUT)
+        self._socket.connect(str(self._path))
+        self._lines = self._socket.makefile('r')
+
+    def close(self) -> None:
+        self._lines.close()
+        self._socket.close()
+
+    def use(self, start: int, size: int) -> None:
+        """Have QEMU write to guest RAM, with no connection before or after."""
+        self.connect()
+        self.ask(f'memset {start:#x} {size:#x} 1')
+        self.close()
+
+    def ask(self, line: str) -> str:
+        self._socket.sendall(line.encode() + b'\n')
+        answer = self._lines.readline().split()
+        if not answer or answer[0] != 'OK':
+            raise MachineError(f'qtest: {line}: {answer}')
+        return answer[1] if len(answer) > 1 else ''
+
+    def out(self, size: str, port: int, value: int) -> None:
+        self.ask(f'out{size} {port:#x} {value:#x}')
+
+    def read(self, address: int, size: int) -> bytes:
+        return bytes.fromhex(self.ask(f'read {address:#x} {size}')[2:])
+
+    def write(self, address: int, data: bytes) -> None:
+        self.ask(f'write {address:#x} {len(data)} 0x{data.hex()}')
+
+
+class Disk:
+    """
+    @size bytes of noise.  @scratch: SCRATCH bytes of guest RAM for the queue
+    and a request; whatever a load has done to them is no matter.
+    """
+
+    def __init__(self, workdir: Path, size: int, scratch: int):
+        self._image = workdir / 'noise.raw'
+        self._image.write_bytes(secrets.token_bytes(size))
+        self._scratch = scratch
+        self.sectors = size // SECTOR
+        self.args = (
+            '-blockdev', f'driver=file,node-name=noise,read-only=on,'
+                         f'filename={self._image}',
+            '-device', 'virtio-blk-pci,drive=noise,disable-modern=on,'
+                       f'addr={SLOT}')
+
+    def content(self, sector: int, count: int) -> bytes:
+        with open(self._image, 'rb') as f:
+            f.seek(sector * SECTOR)
+            return f.read(count * SECTOR)
+
+    def _config(self, qtest: Qtest, register: int, value: int) -> None:
+        qtest.out('l', CONFIG_ADDRESS, 1 << 31 | SLOT << 11 | register)
+        qtest.out('l', CONFIG_DATA, value)
+
+    def read(self, qtest: Qtest, sector: int, count: int, to: int) -> None:
+        """@count sectors from @sector into guest RAM, by a fresh driver."""
+        used = self.start(qtest, sector, count, to)
+        deadline = time.monotonic() + TIMEOUT
+        while qtest.read(used + 2, 2) != b'\1\0':
+            if time.monotonic() > deadline:
+                raise MachineError('the disk does not answer')
+        assert qtest.read(self._request + 16, 1) == b'\0', 'the read fails'
+
+    def start(self, qtest: Qtest, sector: int, count: int, to: int) -> int:
+        """The same, not waited for; the address of the used ring."""
+        self._config(qtest, BAR0, PORT)
+        self._config(qtest, COMMAND, IO_AND_MASTER)
+        qtest.out('b', PORT + STATUS, 0)
+        qtest.out('b', PORT + STATUS, DRIVER_OK & ~4)
+        qtest.out('w', PORT + QUEUE_SELECT, 0)
+        size = int(qtest.ask(f'inw {PORT + QUEUE_SIZE:#x}'), 0)
+        used = self._queue(qtest, size, sector, count, to)
+        qtest.out('l', PORT + QUEUE_ADDRESS, self._scratch // PAGE)
+        qtest.out('b', PORT + STATUS, DRIVER_OK)
+        qtest.out('w', PORT + QUEUE_NOTIFY, 0)
+        return used
+
+    @property
+    def _request(self) -> int:
+        return self._scratch + SCRATCH - PAGE
+
+    def _queue(self, qtest: Qtest, size: int, sector: int, count: int,
+               to: int) -> int:
+        """The address of the used ring."""
+        available = 16 * size
+        used = -(-(available + 6 + 2 * size) // PAGE) * PAGE
+        assert used + 6 + 8 * size <= SCRATCH - PAGE
+        qtest.ask(f'memset {self._scratch:#x} {SCRATCH} 0')
+        qtest.write(self._request, struct.pack('<IIQB', 0, 0, sector, 0xff))
+        qtest.write(self._scratch, b''.join(
+            struct.pack('<QIHH', *descriptor) for descriptor in (
+                (self._request, 16, NEXT, 1),
+                (to, count * SECTOR, NEXT | DEVICE_WRITES, 2),
+                (self._request + 16, 1, DEVICE_WRITES, 0))))
+        qtest.write(self._scratch + available, struct.pack('<HHH', 0, 1, 0))
+        return self._scratch + used
+
+
+class BadDisk(Disk):
+    """One whose first GOOD sectors are zero, reads of all others fail."""
+
+    GOOD = 128          # a cluster of qcow2
+
+    def __init__(self, workdir: Path, size: int, scratch: int):
+        super().__init__(workdir, size, scratch)
+        with open(self._image, 'r+b') as f:
+            f.write(bytes(self.GOOD * SECTOR))
+        image = workdir / 'noise.qcow2'
+        run_quietly(products.QEMU_IMG, 'convert', '-O', 'qcow2', self._image,
+                    image)
+        # a cluster that is not there is not read from the file
+        self.args = (
+            '-blockdev', 'driver=blkdebug,node-name=bad,read-only=on,'
+                         f'image.driver=file,image.filename={image},'
+                         'inject-error.0.event=read_aio',
+            '-blockdev', 'driver=qcow2,node-name=noise,read-only=on,file=bad',
+            '-device', 'virtio-blk-pci,drive=noise,disable-modern=on,'
+                       f'addr={SLOT},rerror=stop')

@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Loads that undo only what has changed, whoever has changed it."""
+
+import contextlib
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import products
+from dma import SCRATCH, SECTOR, Disk, Qtest
+from guests import PAGE, Ring3
+from machine import DISK, MIB, RAM, MachineError, kvm_usable, run_quietly
+from test_damage import damage_device, damage_ram_records
+from test_ring3 import assert_same_ram
+from vmstate import VMState
+
+RAM_SIZE = 32 * MIB
+START = Ring3.FIRST_FREE
+TAGS = ('a', 'b', 'c')
+STEPS = 700
+MANY_LOADS = 1000
+ACCELS = ('kvm', 'kvm,dirty-ring-size=1024', 'tcg')
+
+
+@pytest.fixture(params=ACCELS)
+def tracker(request) -> str:
+    """Who knows what has been written to."""
+    if request.param.startswith('kvm') and not kvm_usable():
+        pytest.skip('/dev/kvm cannot be opened for reading and writing')
+    return request.param
+
+
+def boot(workdir: Path, accel: str, memory: str = 'shared',
+         strategy: str = 'auto', options: str = '', **kwargs) -> Ring3:
+    return Ring3(workdir, accel=accel, memory=memory, strategy=strategy,
+                 ram=RAM_SIZE, options=f',rewind=on{options}', **kwargs)
+
+
+def assert_rewound(guest: Ring3) -> dict:
+    last = guest.last_load()
+    assert last['rewound'], last.get('doubt')
+    return next(b for b in last['blocks'] if RAM in b['name'])
+
+
+def test_hot_pages_are_not_tracked(tmp_path, tracker):
+    """What is written to load after load is undone all the same, and cools."""
+    hot, once = (START + MIB, 100, PAGE), (START + 8 * MIB, 50, PAGE)
+    with boot(tmp_path, tracker, options=',verify=on') as guest:
+        guest.ask('fill', START, 2 * MIB, 1)
+        guest.stop()
+        image = guest.ram_image()
+        guest.save('s')
+
+        def cycle(write: bool, more: bool = False) -> dict:
+            guest.cont()
+            if write:
+                guest.ask('tag', *hot, 5)
+            if more:
+                guest.ask('tag', *once, 6)
+            guest.sync()
+            guest.stop()
+            guest.load('s')
+            assert_same_ram(guest.ram_image(), image)
+            return assert_rewound(guest)
+
+        for i in range(6):
+            block = cycle(True, more=i == 3)
+            assert block['dirty-pages'] >= hot[1] + (once[1] if i == 3 else 0)
+        assert hot[1] <= block['hot-pages'] < hot[1] + once[1]
+        for _ in range(12):
+            block = cycle(False)
+        assert block['hot-pages'] < 20
+        assert block['dirty-pages'] < 20
+
+
+class Plaything:
+    """A guest, and whoever else writes to its RAM, in any order."""
+
+    DIMM, DIMM_SIZE = 4 << 30, 16 * MIB
+    # QEMU's ACPI hardware for it, see its docs/specs/acpi_mem_hotplug.rst
+    DIMM_SELECT, DIMM_CONTROL, EJECT = 0xa00, 0xa14, 8
+    DAMAGED = {'damaged-ram': damage_ram_records,
+               'damaged-device': damage_device}
+
+    def __init__(self, workdir: Path, accel: str, rng: random.Random):
+        self._rng = rng
+        self._workdir = workdir
+        self._saved: dict[str, tuple[bytes, bytes]] = {}
+        self._dimm = False
+        self._last = ''
+        # Where KVM emulates ring 0, a guest that starts while there is any
+        # dirty log in a ring comes to a halt, in stock QEMU as well
+        self._may_reset = 'ring' not in accel
+        self.counts: Counter = Counter()
+        self._save_damaged(accel)
+        self._qtest = Qtest(workdir)
+        self._disk = Disk(workdir, MIB, RAM_SIZE - SCRATCH)
+        # QEMU overlooks a disk that no device has, if one has a later disk
+        self._guest = boot(
+            workdir, accel, options=',verify=on', args=(
+                '-m', 'slots=1,maxmem=1G', *self._qtest.args,
+                '-device', f'virtio-blk-pci,drive={DISK}', *self._disk.args))
+        self._qtest.connect()
+
+    def close(self) -> None:
+        self._qtest.close()
+        self._guest.close()
+
+    def _save_damaged(self, accel: str) -> None:
+        device = '-device', f'virtio-blk-pci,drive={DISK}'
+        with boot(self._workdir, accel, args=device) as guest:
+            for tag in self.DAMAGED:
+                guest.save(tag)
+        for tag, damage in self.DAMAGED.items():
+            with VMState(self._workdir / 'disk.qcow2', tag) as state:
+                damage(state)
+
+    def step(self) -> None:
+        kinds = {self.write: 40, self.read_disk: 10, self.save: 5,
+                 self.delete: 2, self.load: 38, self.load_damaged: 2,
+                 self.plug: 2, self.reset: int(self._may_reset)}
+        kind, = self._rng.choices(list(kinds), list(kinds.values()))
+        self.counts[kind.__name__] += 1
+        kind()
+        if self._guest.status() != 'running':
+            self._guest.cont()
+
+    def _image(self) -> tuple[bytes, bytes]:
+        """All RAM, that which may be plugged last."""
+        dimm = b''
+        if self._dimm:
+            file = self._workdir / 'dimm'
+            self._guest.qmp('pmemsave', val=self.DIMM, size=self.DIMM_SIZE,
+                            filename=str(file))
+            dimm = file.read_bytes()
+        return self._guest.ram_image(), dimm
+
+    def _assert_is(self, image: tuple[bytes, bytes]) -> None:
+        for got, expected in zip(self._image(), image):
+            assert_same_ram(got, expected)
+
+    def _somewhere(self, most: int) -> tuple[int, int]:
+        """An address, and how many pages from there on."""
+        start, size = START, RAM_SIZE - START
+        if self._dimm and self._rng.random() < 0.3:
+            start, size = self.DIMM, self.DIMM_SIZE
+        first = self._rng.randrange(size // PAGE)
+        count = min(size // PAGE - first, 1 << self._rng.randrange(most))
+        return start + first * PAGE, count
+
+    def write(self) -> None:
+        address, count = self._somewhere(9)
+        seed = self._rng.getrandbits(63)
+        how = self._rng.choice(('set', 'fill', 'tag'))
+        if how == 'tag':
+            self._guest.ask(how, address, count, PAGE, seed)
+        else:
+            self._guest.ask(how, address, count * PAGE,
+                            seed if how == 'fill' else 0)
+
+    def read_disk(self) -> None:
+        address, pages = self._somewhere(6)
+        count = pages * PAGE // SECTOR
+        sector = self._rng.randrange(self._disk.sectors - count)
+        self._disk.read(self._qtest, sector, count, address)
+
+    def save(self) -> None:
+        tag = self._rng.choice(TAGS)
+        self._guest.stop()
+        if self._rng.random() < 0.5:
+            self._guest.hmp(f'delvm {tag}')
+        self._guest.save(tag)
+        self._saved[tag] = self._image()
+
+    def delete(self) -> None:
+        tag = self._rng.choice(TAGS)
+        self._guest.hmp(f'delvm {tag}')
+        self._saved.pop(tag, None)
+
+    def _fitting(self) -> list[str]:
+        return [tag for tag, image in self._saved.items()
+                if bool(image[1]) == self._dimm]
+
+    def load(self) -> None:
+        fitting = self._fitting()
+        if self._last in fitting and self._rng.random() < 0.6:
+            tag = self._last
+        elif fitting and self._rng.random() < 0.9:
+            tag = self._rng.choice(fitting)
+        else:
+            tag = self._rng.choice(TAGS)
+        how = self._rng.choice(('hmp', 'qmp'))
+        self._guest.stop()
+        if tag not in fitting:
+            self._fail(tag, how)
+            return
+        self._last = tag
+        self._guest.load(tag, how)
+        self._assert_is(self._saved[tag])
+        last = self._guest.last_load()
+        self.counts['rewound' if last['rewound'] else 'whole'] += 1
+
+    def _fail(self, tag: str, how: str) -> None:
+        """None of that name, or of a machine with other RAM."""
+        before = self._image()
+        with pytest.raises(MachineError):
+            self._guest.load(tag, how)
+        self._assert_is(before)
+
+    def load_damaged(self) -> None:
+        """What is left is half a load, from which only another one helps."""
+        if self._dimm or not self._fitting():
+            return      # it would be refused, or there is none to help
+        tag = self._rng.choice(self._fitting())
+        with pytest.raises(MachineError):
+            self._guest.load(self._rng.choice(list(self.DAMAGED)))
+        assert self._guest.status() != 'running'
+        self._guest.load(tag)
+        self._assert_is(self._saved[tag])
+        assert not self._guest.last_load()['rewound']
+
+    def plug(self) -> None:
+        if self._dimm:
+            self._qtest.out('l', self.DIMM_SELECT, 0)
+            self._qtest.out('b', self.DIMM_CONTROL, self.EJECT)
+            self._guest.qmp('object-del', id='more')
+        else:
+            self._guest.qmp('object-add', **{
+                'qom-type': 'memory-backend-ram', 'id': 'more',
+                'size': self.DIMM_SIZE})
+            self._guest.qmp('device_add', driver='pc-dimm', id='dimm',
+                            memdev='more')
+        self._dimm = not self._dimm
+
+    def reset(self) -> None:
+        self._guest.qmp('system_reset')
+        self._guest.serial.wait(r'^ready 3 ', self._guest.TIMEOUT)
+        self._guest.sync()
+
+
+def test_random_sequence(tmp_path, tracker, rng):
+    """Whatever the sequence, RAM after a load is RAM at the time of the save."""
+    with contextlib.closing(Plaything(tmp_path, tracker, rng)) as plaything:
+        for _ in range(STEPS):
+            plaything.step()
+    print(plaything.counts)
+    assert plaything.counts['rewound'] > STEPS // 20
+    assert plaything.counts['whole'] > STEPS // 40
+
+
+def test_first_load_after_a_start_is_whole(tmp_path, tracker):
+    with boot(tmp_path, tracker) as guest:
+        guest.ask('fill', START, MIB, 1)
+        guest.save('s')
+    with boot(tmp_path, tracker, loadvm='s') as guest:
+        guest.ask('check-fill', START, MIB, 1)
+        assert not guest.last_load()['rewound']
+        guest.ask('fill', START, MIB, 2)
+        guest.load('s')
+        block = assert_rewound(guest)
+        assert block['dirty-pages'] >= MIB // PAGE
+        guest.ask('check-fill', START, MIB, 1)
+
+
+def test_jobs(tmp_path, fast_accel):
+    """snapshot-save and snapshot-load do as savevm and loadvm do."""
+    with boot(tmp_path, fast_accel, options=',verify=on') as guest:
+        guest.ask('fill', START, MIB, 1)
+        guest.snapshot_job('snapshot-save', 's')
+        guest.ask('fill', START, MIB, 2)
+        guest.load('s', 'qmp')
+        assert_rewound(guest)
+        guest.ask('check-fill', START, MIB, 1)
+        guest.qmp('snapshot-delete', **{'job-id': 'd', 'tag': 's',
+                                        'devices': [DISK]})
+
+
+def test_snapshots_that_take_turns_are_not_kept(tmp_path, fast_accel):
+    """Once that has been of no use; loads that repeat are rewound again."""
+    with boot(tmp_path, fast_accel, options=',verify=on') as guest:
+        for tag in TAGS:
+            guest.ask('fill', START, MIB, ord(tag))
+            guest.save(tag)
+
+        def load(tag: str) -> dict:
+            guest.load(tag)
+            guest.ask('check-fill', START, MIB, ord(tag))
+            return guest.last_load()
+
+        for tag in (*TAGS, *TAGS):
+            last = load(tag)
+        assert 'in turn' in load(TAGS[0])['doubt']
+        assert 'in turn' in guest.qmp('query-ram-reset')['rewind']['doubt']
+        assert 'in turn' in load(TAGS[0])['doubt']
+        for _ in range(3):
+            assert load(TAGS[0])['rewound']
+        assert 'another' in load(TAGS[1])['doubt']
+        assert load(TAGS[1])['rewound']
+
+
+def test_stock_loads_what_was_saved(tmp_path, fast_accel):
+    """
+    Also pages that were saved as zero without being read.  Where no unpatched
+    QEMU has been built, ours without an object has to do.
+    """
+    with boot(tmp_path, fast_accel) as guest:
+        guest.ask('fill', START, MIB, 1)
+        guest.stop()
+        before = guest.rss()
+        guest.save('s')
+        assert guest.rss() - before < 4 * MIB
+        image = guest.ram_image()
+    with Ring3(tmp_path, accel=fast_accel, ram=RAM_SIZE, memory='shared',
+               loadvm='s', qemu=products.stock()) as guest:
+        guest.stop()
+        assert_same_ram(guest.ram_image(), image)
+
+
+def test_disk_is_taken_back(tmp_path, fast_accel):
+    """Whether it was written to since the last load, or not."""
+    with boot(tmp_path, fast_accel) as guest:
+        def io(command: str) -> None:
+            guest.hmp(f'qemu-io {DISK} "{command}"')
+
+        io('write -P 1 1M 192k')
+        guest.save('a')
+        io('write -P 2 1M 192k')
+        guest.save('b')
+        for tag, pattern, write in (
+                ('a', 1, ''), ('a', 1, 'write -P 3 1M 64k'), ('a', 1, ''),
+                ('a', 1, 'write -z 1M 192k'), ('b', 2, ''), ('a', 1, ''),
+                ('b', 2, 'discard 1M 192k'), ('b', 2, ''), ('b', 2, ''),
+                ('a', 1, 'write -P 4 40M 64k'), ('a', 1, '')):
+            guest.load(tag)
+            io(f'read -P {pattern} 1M 192k')
+            io('read -P 0 40M 64k')
+            if write:
+                io(write)
+        guest.hmp('delvm a')
+        guest.load('b')
+        io('read -P 2 1M 192k')
+        io('read -P 5 1M 512')
+    # what such commands say comes out at the end
+    failures = re.findall('verification failed at offset .*', guest.log())
+    assert failures == ['verification failed at offset 1048576, 512 bytes']
+    run_quietly(products.QEMU_IMG, 'check', guest.disk)
+
+
+def test_nothing_grows(tmp_path, tracker):
+    """The whole way of a load leaves nothing behind."""
+    with boot(tmp_path, tracker) as guest:
+        guest.ask('fill', START, MIB, 1)
+        guest.save('s')
+        found = []
+        for n in range(MANY_LOADS):
+            guest.ask('tag', START, 50, PAGE, n)
+            guest.load('s')
+            if n + 1 in (MANY_LOADS // 2, MANY_LOADS):
+                found.append(footprint(guest))
+        assert_rewound(guest)
+        before, after = found
+        assert after['descriptors'] == before['descriptors']
+        # a thread of the disk's pool may come or go, with its stack
+        assert abs(after['mappings'] - before['mappings']) <= 8
+        # a KiB a load; ./bench counts more exactly, over more loads
+        assert after['anonymous'] - before['anonymous'] < MANY_LOADS // 2
+        assert after['shared'] - before['shared'] < MANY_LOADS // 2
+
+
+def footprint(guest: Ring3) -> dict[str, int]:
+    """Of QEMU's process, memory in KiB."""
+    folder = Path(f'/proc/{guest.process.pid}')
+    status = dict(line.split(':', 1)
+                  for line in (folder / 'status').read_text().splitlines())
+    return {'anonymous': int(status['RssAnon'].split()[0]),
+            'shared': int(status['RssShmem'].split()[0]),
+            'mappings': len((folder / 'maps').read_text().splitlines()),
+            'descriptors': len(list((folder / 'fd').iterdir()))}

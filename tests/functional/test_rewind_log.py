@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Who else uses the dirty log, and who writes to guest RAM past it."""
+
+import socket
+import struct
+import time
+
+import pytest
+
+from dma import SCRATCH, SECTOR, BadDisk, Qtest
+from guests import PAGE, Ring3
+from machine import DISK, MIB, Machine, MachineError
+from test_rewind import (RAM_SIZE, START, assert_rewound, boot,
+                         tracker)    # noqa: F401
+from test_ring3 import assert_same_ram
+
+DIMM = 4 << 30
+
+
+def test_migration_after_a_load(tmp_path, tracker):
+    """A migration finds all that the guest writes, though a log was on."""
+    state = tmp_path / 'state'
+    with boot(tmp_path, tracker) as guest:
+        guest.ask('fill', START, MIB, 1)
+        guest.save('s')
+        for _ in range(3):
+            guest.ask('fill', START + MIB, MIB, 2)
+            guest.load('s')
+        assert_rewound(guest)
+        guest.start_loop(START + 4 * MIB, 64, 100)
+        guest.qmp('migrate-set-parameters', **{'max-bandwidth': 64 * MIB})
+        guest.qmp('migrate', uri=f'file:{state}')
+        wait_for_migration(guest, 'completed')
+    with Ring3(tmp_path, accel=tracker, memory='shared', ram=RAM_SIZE,
+               args=('-incoming', f'file:{state}')) as guest:
+        for _ in range(5):
+            guest.next_pass()
+        guest.sync()
+        guest.ask('check-fill', START, MIB, 1)
+
+
+def test_dirty_rate(tmp_path, tracker):
+    """Who else uses the dirty log gets an answer, and does no harm."""
+    mode = 'dirty-ring' if 'ring' in tracker else 'dirty-bitmap'
+    with boot(tmp_path, tracker, options=',verify=on') as guest:
+        guest.ask('fill', START, MIB, 1)
+        guest.stop()
+        image = guest.ram_image()
+        guest.save('s')
+        for n in range(4):
+            guest.cont()
+            if n % 2:       # one before the load, one across it
+                guest.qmp('calc-dirty-rate', mode=mode, **{'calc-time': 1})
+            for _ in range(5):
+                guest.ask('tag', START + 4 * MIB, 200, PAGE, n + 1)
+                time.sleep(0.1)
+            if n == 1:
+                wait_measured(guest)
+            guest.stop()
+            guest.load('s')
+            assert_rewound(guest)
+            assert_same_ram(guest.ram_image(), image)
+        guest.cont()
+        wait_measured(guest)
+
+
+def wait_measured(guest: Ring3) -> None:
+    deadline = time.monotonic() + 30
+    while (found := guest.qmp('query-dirty-rate'))['status'] != 'measured':
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def test_vfio_ends_tracking(tmp_path, fast_accel):
+    """It would be told of the dirty log, and QEMU ends if it refuses."""
+    absent = {'driver': 'vfio-pci', 'host': '0000:ff:1f.7', 'id': 'v0'}
+    with boot(tmp_path, fast_accel) as guest:
+        guest.save('s')
+        guest.load('s')
+        assert_rewound(guest)
+        with pytest.raises(MachineError, match='ff:1f.7'):
+            guest.qmp('device_add', **absent)
+        guest.load('s')
+        assert 'plugged' in guest.last_load()['doubt']
+        guest.stop()
+        for _ in range(2):
+            with pytest.raises(MachineError, match='while the guest is stop'):
+                guest.qmp('device_add', **absent)
+        guest.load('s')
+        assert 'plugged' in guest.last_load()['doubt']
+        guest.load('s')
+        assert_rewound(guest)
+
+
+def test_memory_plugged_while_a_log_is_on(tmp_path, tracker):
+    """Such memory is in nobody's log when ours is started."""
+    if 'ring' in tracker:
+        mode = 'dirty-ring'
+    else:
+        mode = 'dirty-bitmap'
+    with boot(tmp_path, tracker, options=',verify=on',
+              args=('-m', 'slots=1,maxmem=1G')) as guest:
+        guest.qmp('calc-dirty-rate', mode=mode, **{'calc-time': 60})
+        time.sleep(0.3)
+        guest.qmp('object-add', **{'qom-type': 'memory-backend-ram',
+                                   'id': 'more', 'size': 16 * MIB})
+        guest.qmp('device_add', driver='pc-dimm', id='dimm', memdev='more')
+        guest.ask('tag', DIMM, 200, PAGE, 1)
+        guest.save('s')
+        for n in range(3):
+            guest.ask('tag', DIMM + MIB, 300, PAGE, n)
+            guest.load('s')     # fails if a page is stale
+            assert_rewound(guest)
+
+
+def test_request_that_failed_in_part(tmp_path, fast_accel):
+    """It says that it has written nothing, and is dropped by the reset."""
+    qtest = Qtest(tmp_path)
+    disk = BadDisk(tmp_path, MIB, RAM_SIZE - SCRATCH)
+    good = disk.GOOD * SECTOR
+    with boot(tmp_path, fast_accel, options=',verify=on',
+              args=('-device', f'virtio-blk-pci,drive={DISK}', *qtest.args,
+                    *disk.args)) as guest:
+        qtest.connect()
+        guest.ask('fill', START, 2 * good, 1)
+        guest.save('s')
+        for _ in range(3):
+            disk.start(qtest, 0, 2 * disk.GOOD, START)
+            wait_for_status(guest, 'io-error')
+            assert qtest.read(START, good) == bytes(good)
+            guest.load('s')
+            assert_rewound(guest)
+            guest.cont()
+            guest.ask('check-fill', START, 2 * good, 1)
+        qtest.close()
+
+
+def wait_for_status(guest: Ring3, status: str) -> None:
+    deadline = time.monotonic() + 30
+    while guest.status() != status:
+        assert time.monotonic() < deadline, guest.status()
+        time.sleep(0.02)
+
+
+class Ahci:
+    """A port of the q35's disk controller, driven by writes to its memory."""
+
+    BAR, PORT = 0xe0000000, 0xe0000100
+    LIST, FIS, TABLE, BUFFER = (START + i * PAGE for i in range(4))
+
+    def __init__(self, qtest: Qtest):
+        self._qtest = qtest
+        for register, value in ((0x24, self.BAR), (0x04, 7)):
+            qtest.out('l', 0xcf8, 1 << 31 | 31 << 11 | 2 << 8 | register)
+            qtest.out('l', 0xcfc, value)
+        self._set(self.BAR + 0x04, 1 << 31)
+        for register, value in ((0x00, self.LIST), (0x04, 0), (0x08, self.FIS),
+                                (0x0c, 0), (0x18, 0x16), (0x18, 0x17)):
+            self._set(self.PORT + register, value)
+
+    def _set(self, address: int, value: int) -> None:
+        self._qtest.ask(f'writel {address:#x} {value:#x}')
+
+    def read_sector(self, sector: int) -> None:
+        self._qtest.write(self.LIST, struct.pack('<IIII', 5 | 1 << 16, 0,
+                                                 self.TABLE, 0))
+        read_dma_ext = bytes((0x27, 0x80, 0x25, 0, sector, 0, 0, 0x40))
+        self._qtest.write(self.TABLE, read_dma_ext.ljust(12, b'\0')
+                          + b'\1'.ljust(0x80 - 12, b'\0')
+                          + struct.pack('<QII', self.BUFFER, 0, 511))
+        self._set(self.PORT + 0x38, 1)
+        deadline = time.monotonic() + 10
+        while int(self._qtest.ask(f'readl {self.PORT + 0x38:#x}'), 0):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_memory_that_stays_mapped(tmp_path):
+    """AHCI writes to it as long as a port is in use, and does not say when."""
+    qtest = Qtest(tmp_path)
+    with Machine(tmp_path, accel='qtest', ram=RAM_SIZE, memory='shared',
+                 strategy='auto', options=',rewind=on,verify=on', args=(
+                     '-M', 'q35', '-device', f'ide-hd,drive={DISK},bus=ide.0',
+                     *qtest.args)) as machine:
+        qtest.connect()
+        ahci = Ahci(qtest)
+        ahci.read_sector(1)
+        before = qtest.read(Ahci.FIS, PAGE)
+        machine.save('s')
+        for _ in range(3):
+            ahci.read_sector(2)
+            assert qtest.read(Ahci.FIS, PAGE) != before
+            machine.load('s')
+            assert machine.last_load()['rewound']
+            assert qtest.read(Ahci.FIS, PAGE) == before
+        qtest.close()
+
+
+def test_migration_after_one_that_was_cancelled(tmp_path, fast_accel):
+    """What was not there when the first began is not zero for the second."""
+    pattern, state = b'pattern!' * 512, tmp_path / 'state'
+    qtest = Qtest(tmp_path)
+    with boot(tmp_path, fast_accel, memory='private', args=qtest.args
+              ) as guest, socket.socket(socket.AF_UNIX) as listener:
+        qtest.connect()
+        guest.ask('fill', START, MIB, 1)
+        guest.stop()
+        guest.qmp('migrate-set-parameters', **{'max-bandwidth': 40000})
+        listener.bind(str(tmp_path / 'sink'))
+        listener.listen()
+        guest.qmp('migrate', uri=f'unix:{tmp_path}/sink')
+        with listener.accept()[0]:
+            wait_for_migration(guest, 'active')
+            guest.qmp('migrate_cancel')
+        wait_for_migration(guest, 'cancelled', 'failed')
+        qtest.write(START + 8 * MIB, pattern)
+        guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1 << 30})
+        guest.qmp('migrate-set-capabilities', capabilities=[
+            {'capability': 'background-snapshot', 'state': True}])
+        guest.qmp('migrate', uri=f'file:{state}')
+        wait_for_migration(guest, 'completed')
+        qtest.close()
+    assert pattern in state.read_bytes()
+
+
+def wait_for_migration(guest: Ring3, *states: str) -> None:
+    deadline = time.monotonic() + 60
+    while (found := guest.qmp('query-migrate')['status']) not in states:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
