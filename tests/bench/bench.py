@@ -14,7 +14,7 @@ from pathlib import Path
 import plots
 import report
 
-SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm')
+SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind')
 ROOT = Path(__file__).resolve().parents[2]
 
 

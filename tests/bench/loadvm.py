@@ -10,15 +10,12 @@ Beside each strategy there is an unpatched QEMU, which is built by
 import argparse
 import contextlib
 import itertools
-import json
 import random
 import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +24,9 @@ import huge
 import loadvm_guests
 import loadvm_tables
 import products
-from loadvm_guests import (AUTO, FIXED, GIB, HUGE, MIB, STRATEGIES, Cell,
-                           Guest, Snapshots, Strategy)
+import standalone
+from loadvm_guests import (AUTO, FIXED, HUGE, STRATEGIES, Cell, Guest,
+                           Snapshots, Strategy)
 from machine import MachineError, kvm_usable
 from native import Lacking
 from report import ROUNDS, Failure, Section
@@ -325,24 +323,6 @@ def run(ctx: Any, only: str = '', names: Iterable[str] = (),
                    loadvm_tables.pictures(data), notes + more)
 
 
-class Context:
-    """Like that of ./bench."""
-
-    def __init__(self, quick: bool):
-        self.quick = quick
-        self.build = products.BUILD
-        self._start = time.monotonic()
-        self._done = self._count = 0
-
-    def expect(self, cells: int) -> None:
-        self._count = cells
-
-    def step(self, cell: str) -> None:
-        self._done += 1
-        print(f'[{time.monotonic() - self._start:6.1f} s] {self._done}/'
-              f'{self._count} {cell}', file=sys.stderr, flush=True)
-
-
 def main() -> int:
     p = argparse.ArgumentParser(
         description=__doc__,
@@ -362,19 +342,8 @@ def main() -> int:
     if args.list:
         print('\n'.join(map(str, cells(args.quick))))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        section = run(Context(args.quick), args.cells, names, args.rounds)
-    except (AssertionError, Failure, MachineError, OSError) as e:
-        print(f'loadvm.py: {e}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print('loadvm.py: interrupted', file=sys.stderr)
-        return 130
-    if args.json:
-        args.json.write_text(json.dumps(section.json(), indent=1) + '\n')
-    print(section.markdown())
-    return 0
+    return standalone.deliver('loadvm.py', args.json, lambda: run(
+        standalone.Context(args.quick), args.cells, names, args.rounds))
 
 
 if __name__ == '__main__':
