@@ -216,7 +216,8 @@ static void test_sparse_memory_is_better_dropped(void)
     for (unsigned i = 0; i < 3; i++) {
         g_test_message("%s: RAM reset %.3f ms, load %.3f ms", strategies[i],
                        median_of(reset[i]) / 1e6, median_of(total[i]) / 1e6);
-        g_assert_cmpint(median_of(reset[i]), <=, median_of(reset[0]));
+        /* As savevm does not populate memory, clearing has little to look at */
+        g_assert_cmpint(median_of(reset[i]), <=, 2 * median_of(reset[0]));
         vm_end(vms[i]);
     }
 }
