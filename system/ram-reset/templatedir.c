@@ -1,0 +1,213 @@
+/*
+ * A directory of templates: how much it may have, and what has to go
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#include <dirent.h>
+#include <sys/file.h>
+#endif
+#include <sys/vfs.h>
+#include "templatefile.h"
+
+#define PREFIX     "ram-"
+#define SUFFIX     ".template"
+#define UNFINISHED ".template.new"
+
+/* @used: in seconds since 1970 */
+typedef struct Candidate {
+    char *name;
+    uint64_t bytes;
+    int64_t used;
+} Candidate;
+
+char *template_file_name(const char *identity)
+{
+    g_autofree char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA256,
+                                                          identity, -1);
+
+    return g_strdup_printf(PREFIX "%.32s" SUFFIX, hash);
+}
+
+char *template_dir_refusal(int dir)
+{
+    struct stat st;
+
+    if (fstat(dir, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return g_strdup("it is not a directory");
+    }
+    if (st.st_uid != geteuid() && st.st_uid != 0) {
+        return g_strdup_printf("it belongs to user %u, and QEMU runs as %u",
+                               (unsigned)st.st_uid, (unsigned)geteuid());
+    }
+    /* As /tmp is: others may add files, which are not trusted, and no more */
+    if (st.st_mode & 022 && !(st.st_mode & S_ISVTX)) {
+        return g_strdup_printf("its mode is %04o, so that others may replace "
+                               "files in it", st.st_mode & 07777);
+    }
+    return NULL;
+}
+
+static void clear_candidate(void *opaque)
+{
+    g_free(((Candidate *)opaque)->name);
+}
+
+static void add_file(GArray *files, int dir, const char *name)
+{
+    struct stat st;
+
+    if (g_str_has_prefix(name, PREFIX) &&
+        (g_str_has_suffix(name, SUFFIX) ||
+         g_str_has_suffix(name, UNFINISHED)) &&
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+        Candidate c = {
+            .name = g_strdup(name), .bytes = (uint64_t)st.st_blocks * 512,
+            .used = st.st_atim.tv_sec,
+        };
+
+        g_array_append_val(files, c);
+    }
+}
+
+/* Of Candidate, all that are ours */
+static GArray *list_files(int dir)
+{
+    GArray *files = g_array_new(false, false, sizeof(Candidate));
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    g_array_set_clear_func(files, clear_candidate);
+    while (d && (entry = readdir(d))) {
+        add_file(files, dir, entry->d_name);
+    }
+    if (d) {
+        closedir(d);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return files;
+}
+
+static uint64_t total(const GArray *files)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < files->len; i++) {
+        bytes += g_array_index(files, Candidate, i).bytes;
+    }
+    return bytes;
+}
+
+uint64_t template_dir_size(int dir)
+{
+    g_autoptr(GArray) files = list_files(dir);
+
+    return total(files);
+}
+
+/* True if nobody had it locked, so that it is gone */
+static bool remove_unused(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    bool removed = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                   unlinkat(dir, name, 0) == 0;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return removed;
+}
+
+static int by_use(const void *a, const void *b)
+{
+    int64_t x = ((const Candidate *)a)->used, y = ((const Candidate *)b)->used;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Bytes that all may have; UINT64_MAX if that is not known */
+static uint64_t default_limit(const struct statfs *fs)
+{
+    return fs->f_blocks && (int64_t)fs->f_blocks > 0
+           ? (uint64_t)fs->f_blocks * fs->f_bsize / 2 : UINT64_MAX;
+}
+
+static bool check_space(int dir, uint64_t needed, char **reason)
+{
+    struct statfs fs;
+
+    if (fstatfs(dir, &fs) == 0 && default_limit(&fs) != UINT64_MAX &&
+        (uint64_t)fs.f_bavail * fs.f_bsize < needed) {
+        *reason = g_strdup_printf("its file system has %" G_GUINT64_FORMAT
+                                  " MiB left, and it takes %" G_GUINT64_FORMAT
+                                  " MiB",
+                                  (uint64_t)fs.f_bavail * fs.f_bsize >> 20,
+                                  needed >> 20);
+        return false;
+    }
+    return true;
+}
+
+/* Returns bytes left */
+static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
+                              int64_t since)
+{
+    uint64_t all = total(files);
+
+    g_array_sort(files, by_use);
+    for (unsigned i = 0; i < files->len; i++) {
+        Candidate *c = &g_array_index(files, Candidate, i);
+        bool unfinished = g_str_has_suffix(c->name, UNFINISHED);
+
+        if ((unfinished || (all > most && c->used < since)) &&
+            remove_unused(dir, c->name)) {
+            all -= c->bytes;
+        }
+    }
+    return all;
+}
+
+bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
+                            int64_t since, char **reason)
+{
+    g_autoptr(GArray) files = list_files(dir);
+    struct statfs fs;
+
+    *reason = NULL;
+    if (fstatfs(dir, &fs) < 0) {
+        *reason = g_strdup(g_strerror(errno));
+        return false;
+    }
+    limit = limit ?: default_limit(&fs);
+    if (needed > limit) {
+        *reason = g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, and all "
+                                  "templates may have %" G_GUINT64_FORMAT
+                                  " MiB", needed >> 20, limit >> 20);
+        return false;
+    }
+    if (remove_oldest(dir, files, limit - needed, since) > limit - needed) {
+        *reason = g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, all may "
+                                  "have %" G_GUINT64_FORMAT " MiB, and the "
+                                  "others have been used lately",
+                                  needed >> 20, limit >> 20);
+        return false;
+    }
+    return check_space(dir, needed, reason);
+}
