@@ -25,6 +25,20 @@ bool ram_reset_check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp);
 
 /**
+ * ram_reset_snapshot_identity: a text that another snapshot has only if its RAM
+ * is the same
+ *
+ * A copy of the image has snapshots with the same one.  Besides what the image
+ * says of @sn it has a checksum of the VM state's beginning and end, and of
+ * samples in between; so takes some reads the first time.
+ *
+ * Returns: NULL if the format of the image does not allow to look, or it
+ *     cannot be read.  To be freed.
+ */
+char *ram_reset_snapshot_identity(BlockDriverState *bs,
+                                  const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_check_content: whether RAM holds what the VM state has
  *
  * @bs: where the VM state is; it has been made the current one

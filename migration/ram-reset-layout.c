@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/units.h"
 #include "qobject/qdict.h"
 #include "block/block.h"
 #include "block/block_int-global-state.h"
@@ -24,7 +25,14 @@ typedef struct Layout {
     char *machine;              /* NULL if it does not say */
     bool ignore_shared;
     GHashTable *blocks;         /* name -> uint64_t length in bytes */
+    char *checksum;             /* of samples of its VM state, or NULL */
 } Layout;
+
+/* What is looked at of a VM state, in bytes: devices are at its end */
+#define BEGINNING   (4 * KiB)
+#define END         (64 * KiB)
+#define SAMPLE      (1 * KiB)
+#define NR_SAMPLES  16
 
 static void layout_free(gpointer opaque)
 {
@@ -32,6 +40,7 @@ static void layout_free(gpointer opaque)
 
     g_free(layout->machine);
     g_hash_table_unref(layout->blocks);
+    g_free(layout->checksum);
     g_free(layout);
 }
 
@@ -186,6 +195,37 @@ static char *snapshot_identity(BlockDriverState *bs,
                            sn->date_nsec, sn->vm_clock_nsec);
 }
 
+static bool add_sample(GChecksum *sha, BlockDriverState *image, int64_t at,
+                       int64_t len)
+{
+    g_autofree uint8_t *buf = g_malloc(len);
+
+    if (bdrv_load_vmstate(image, buf, at, len) < 0) {
+        return false;
+    }
+    g_checksum_update(sha, buf, len);
+    return true;
+}
+
+/* Of the VM state of @image, which has @size bytes; NULL if it cannot be read */
+static char *sample(BlockDriverState *image, int64_t size)
+{
+    g_autoptr(GChecksum) sha = g_checksum_new(G_CHECKSUM_SHA256);
+    int64_t len = MIN(size, BEGINNING), end = MIN(size, END);
+
+    if (!add_sample(sha, image, 0, len) ||
+        !add_sample(sha, image, size - end, end)) {
+        return NULL;
+    }
+    for (int64_t i = 1; i <= NR_SAMPLES && size > BEGINNING + END; i++) {
+        if (!add_sample(sha, image, size / (NR_SAMPLES + 1) * i,
+                        MIN(SAMPLE, size - size / (NR_SAMPLES + 1) * i))) {
+            return NULL;
+        }
+    }
+    return g_strdup(g_checksum_get_string(sha));
+}
+
 /* NULL with @errp set if it is no VM state */
 static Layout *read_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                            Error **errp)
@@ -208,6 +248,9 @@ static Layout *read_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     f = ram_stream_open(image);
     res = ram_stream_walk(f, &visitor, layout, &err);
     qemu_fclose(f);
+    if (ram_reset_templates_wanted()) {
+        layout->checksum = sample(image, sn->vm_state_size);
+    }
     bdrv_unref(image);
 
     if (res != RAM_STREAM_DONE && res != RAM_STREAM_UNKNOWN) {
@@ -222,8 +265,8 @@ static Layout *read_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 /* A fuzzer loads few snapshots often: they are looked into once */
 #define MAX_LAYOUTS 256
 
-static bool check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                         Error **errp)
+static Layout *find_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                           Error **errp)
 {
     static GHashTable *layouts;
     g_autofree char *identity = snapshot_identity(bs, sn);
@@ -234,28 +277,48 @@ static bool check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                                         layout_free);
     }
     layout = g_hash_table_lookup(layouts, identity);
+    if (layout && !layout->checksum && ram_reset_templates_wanted()) {
+        layout = NULL;
+    }
     if (!layout) {
         layout = read_layout(bs, sn, errp);
         if (!layout) {
-            return false;
+            return NULL;
         }
         if (g_hash_table_size(layouts) >= MAX_LAYOUTS) {
             g_hash_table_remove_all(layouts);
         }
         g_hash_table_insert(layouts, g_steal_pointer(&identity), layout);
     }
-    return compare_layout(layout, errp);
+    return layout;
 }
 
 bool ram_reset_check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp)
 {
     ERRP_GUARD();
+    Layout *layout = find_layout(bs, sn, errp);
 
-    if (!check_layout(bs, sn, errp)) {
+    if (!layout || !compare_layout(layout, errp)) {
         error_prepend(errp, "Snapshot '%s' does not fit, nothing has been "
                       "changed: ", sn->name);
         return false;
     }
     return true;
+}
+
+char *ram_reset_snapshot_identity(BlockDriverState *bs,
+                                  const QEMUSnapshotInfo *sn)
+{
+    Layout *layout = find_layout(bs, sn, NULL);
+
+    if (!layout || !layout->checksum) {
+        return NULL;
+    }
+    return g_strdup_printf("snapshot %s '%s' of %" PRIu32 ".%09" PRIu32
+                           ", clock %" PRIu64 ", icount %" PRIu64
+                           ", %" PRIu64 " bytes with SHA-256 %s, machine %s",
+                           sn->id_str, sn->name, sn->date_sec, sn->date_nsec,
+                           sn->vm_clock_nsec, sn->icount, sn->vm_state_size,
+                           layout->checksum, layout->machine ?: "unknown");
 }

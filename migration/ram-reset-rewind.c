@@ -134,7 +134,7 @@ static void keep(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 void ram_reset_snapshot_loaded(BlockDriverState *bs,
                                const QEMUSnapshotInfo *sn, int64_t ram_end)
 {
-    if (is_worth_keeping(bs, sn)) {
+    if (is_worth_keeping(bs, sn) || ram_reset_has_template()) {
         keep(bs, sn, ram_end);
     } else {
         ram_reset_keep_nothing("snapshots have been loaded in turn, and what "
@@ -165,16 +165,21 @@ int64_t ram_reset_file_position(QEMUFile *f)
     return qemu_get_offset(f) - RAM_STREAM_BUFFER;
 }
 
-bool ram_reset_snapshot_skip(QEMUFile *f)
+int64_t ram_reset_snapshot_ram_end(void)
+{
+    kept.used = true;
+    return kept.ram_end;
+}
+
+bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end)
 {
     int64_t here = ram_reset_file_position(f);
 
     if (here < 0) {
         return false;
     }
-    qemu_set_offset(f, kept.ram_end, SEEK_SET);
+    qemu_set_offset(f, ram_end, SEEK_SET);
     if (qemu_peek_byte(f, 0) == QEMU_VM_SECTION_FOOTER) {
-        kept.used = true;
         return true;
     }
     qemu_set_offset(f, here, SEEK_SET);

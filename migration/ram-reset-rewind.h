@@ -24,7 +24,7 @@ const char *ram_reset_snapshot_doubt(BlockDriverState *bs,
 /*
  * RAM is what @sn in @bs has, which was loaded as a whole, or saved.  It is
  * kept unless that is impossible; nor if loaded ones have been kept for
- * nothing.  With rewind=on only.
+ * nothing, other than as templates.  With rewind=on only.
  *
  * @ram_end: where in the VM state the footer of RAM's last section is, with
  * nothing but RAM between that and its second; 0 if that is not so, or not
@@ -35,8 +35,14 @@ void ram_reset_snapshot_loaded(BlockDriverState *bs,
 void ram_reset_snapshot_saved(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                               int64_t ram_end);
 
+/*
+ * That is @ram_end of what ram_reset_snapshot_doubt() had no doubt of; it is
+ * going to be used.
+ */
+int64_t ram_reset_snapshot_ram_end(void);
+
 /* Have @f, which is in RAM's second section, go on with that footer */
-bool ram_reset_snapshot_skip(QEMUFile *f);
+bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end);
 
 /* The name of the snapshot that is kept; NULL if none is */
 const char *ram_reset_snapshot_kept(void);

@@ -42,6 +42,9 @@ static struct {
     QEMUSnapshotInfo sn;
     bool rewound, skipped;
     char *doubt;                /* why it was not, with rewind=on */
+    char *identity;             /* that its template has; NULL if none may */
+    bool from_template;
+    int64_t skip_to;            /* RAM's end, if it need not be loaded */
     /*
      * Where in the VM state RAM's last section so far has ended, -1 if other
      * things lie between RAM's sections but the first two, or that is not known
@@ -121,6 +124,34 @@ void ram_reset_load_reverted(void)
     load.reverted = now();
 }
 
+static char *identity_of(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+{
+    g_autofree char *identity = NULL;
+
+    if (ram_reset_templates_wanted() && !migrate_mapped_ram()) {
+        identity = ram_reset_snapshot_identity(bs, sn);
+    }
+    return identity ? g_strdup_printf("%s%s", identity, migrate_ignore_shared()
+                                      ? ", without shared RAM" : "") : NULL;
+}
+
+/* False if nothing has begun */
+static bool load_template(BlockDriverState *bs)
+{
+    load.identity = identity_of(bs, &load.sn);
+    if (!load.identity ||
+        !ram_reset_template_find(load.identity, migrate_ram_is_ignored,
+                                 &load.skip_to)) {
+        return false;
+    }
+    load.from_template = ram_reset_template_load(migrate_ram_is_ignored);
+    if (!load.from_template) {
+        load.skip_to = 0;
+        ram_reset_template_close();
+    }
+    return true;
+}
+
 void ram_reset_load_begin(BlockDriverState *bs)
 {
     load.was_reset = now();
@@ -130,10 +161,15 @@ void ram_reset_load_begin(BlockDriverState *bs)
         if (!load.doubt) {
             ram_reset_rewind();
             load.rewound = true;
+            load.skip_to = ram_reset_snapshot_ram_end();
             load.zeroed = now();
             return;
         }
         ram_reset_keep_nothing("a whole load has begun, and has not succeeded");
+    }
+    if (ram_reset_templates_wanted() && load_template(bs)) {
+        load.zeroed = now();
+        return;
     }
     /* Pages of a mapped-ram snapshot are not records that we are told of */
     ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram(),
@@ -176,6 +212,16 @@ static bool only_ram_between(int64_t from, int64_t to)
            between[0] == QEMU_VM_COMMAND && !lduw_be_p(between + 3);
 }
 
+static void load_all_the_same(void)
+{
+    if (load.rewound) {
+        load.doubt = g_strdup("the VM state is not as it was");
+    }
+    load.rewound = load.from_template = false;
+    load.skip_to = 0;
+    ram_reset_template_close();
+}
+
 /*
  * The first section has no pages, only the list of blocks, and is loaded in
  * any case: after it comes what devices want to have loaded before RAM.
@@ -184,18 +230,19 @@ bool ram_reset_load_rewound(QEMUFile *f)
 {
     int64_t here;
 
-    if (!load.active || !ram_reset_rewind_wanted()) {
+    if (!load.active ||
+        (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted())) {
         return false;
     }
     load.f = f;
     if (!load.sections++) {
         return false;
     }
-    if (load.rewound) {
-        load.skipped = load.sections == 2 && ram_reset_snapshot_skip(f);
+    if (load.skip_to) {
+        load.skipped = load.sections == 2 &&
+                       ram_reset_snapshot_skip(f, load.skip_to);
         if (load.sections == 2 && !load.skipped) {
-            load.rewound = false;
-            load.doubt = g_strdup("the VM state is not as it was");
+            load_all_the_same();
         }
         return load.skipped;
     }
@@ -212,6 +259,18 @@ void ram_reset_load_section(uint8_t type)
     load.last_section = type == QEMU_VM_SECTION_END;
 }
 
+static void keep_loaded(void)
+{
+    int64_t ram_end = load.from_template ? load.skip_to : load.ram_end;
+
+    if (!load.from_template && load.identity && ram_end > 0) {
+        ram_reset_template_make(load.identity, ram_end, migrate_ram_is_ignored);
+    }
+    if (ram_reset_rewind_wanted()) {
+        ram_reset_snapshot_loaded(load.bs, &load.sn, ram_end);
+    }
+}
+
 void ram_reset_load_ram_done(int ret)
 {
     bool last_section;
@@ -221,7 +280,7 @@ void ram_reset_load_ram_done(int ret)
     }
     last_section = load.last_section || load.skipped;
     load.last_section = load.skipped = false;
-    if (load.f && load.ram_end >= 0 && !load.rewound) {
+    if (load.f && load.ram_end >= 0 && !load.skip_to) {
         load.ram_end = ram_reset_file_position(load.f);
     }
     if (last_section || ret) {
@@ -234,8 +293,8 @@ void ram_reset_load_ram_done(int ret)
     if (ret) {
         return;
     }
-    if (last_section && !load.rewound && ram_reset_rewind_wanted()) {
-        ram_reset_snapshot_loaded(load.bs, &load.sn, load.ram_end);
+    if (last_section && !load.rewound) {
+        keep_loaded();
     }
     load.ram_loaded = now();
     if (last_section && ram_reset_verify_wanted()) {
@@ -277,6 +336,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     info->success = ok && !ret;
     info->rewound = load.rewound;
     info->doubt = g_steal_pointer(&load.doubt);
+    info->q_template = load.from_template ? ram_reset_template_path() : NULL;
     info->blocks = ram_reset_finish(info->success);
     info->phases = g_new0(RamResetPhases, 1);
     info->phases->check = phase(load.start, load.checked);
@@ -295,11 +355,13 @@ bool ram_reset_load_end(int ret, Error **errp)
     rewinds += info->success && info->rewound;
     if (!info->success && load.was_reset) {
         ram_reset_keep_nothing("the last load has failed");
+        ram_reset_template_close();
     }
     qapi_free_RamResetLoadInfo(last_load);
     last_load = info;
 
     error_free(load.verify_err);
+    g_free(load.identity);
     memset(&load, 0, sizeof(load));
     return ok;
 }
@@ -340,10 +402,23 @@ void ram_reset_save_ram_done(QEMUFile *f)
 
 void ram_reset_saved(BlockDriverState *bs, const char *name)
 {
+    g_autofree char *identity = NULL;
     QEMUSnapshotInfo sn;
 
     ram_reset_survey_end();
-    if (ram_reset_rewind_wanted() && bdrv_snapshot_find(bs, &sn, name) >= 0) {
+    ram_reset_template_close();
+    if (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted()) {
+        return;
+    }
+    if (bdrv_snapshot_find(bs, &sn, name) < 0) {
+        return;
+    }
+    identity = identity_of(bs, &sn);
+    if (identity && saved_ram_end > 0) {
+        ram_reset_template_make(identity, saved_ram_end,
+                                migrate_ram_is_ignored);
+    }
+    if (ram_reset_rewind_wanted()) {
         ram_reset_snapshot_saved(bs, &sn, saved_ram_end);
     }
 }
@@ -353,6 +428,7 @@ void ram_reset_query_loads(RamResetInfo *info)
     info->loads = loads;
     info->failed_loads = failed_loads;
     info->rewinds = rewinds;
+    info->q_template = ram_reset_query_template();
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_snapshot_kept());

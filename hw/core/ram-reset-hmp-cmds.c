@@ -73,6 +73,19 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
     }
 }
 
+static void print_template(Monitor *mon, RamResetTemplateInfo *t)
+{
+    monitor_printf(mon, "Templates: %" PRIu64 " MiB in %s; ", t->size >> 20,
+                   t->dir);
+    if (t->file) {
+        monitor_printf(mon, "%" PRIu64 " KiB of RAM in %s", t->content / 1024,
+                       t->file);
+    } else {
+        monitor_printf(mon, "none in use");
+    }
+    monitor_printf(mon, "%s%s\n", t->problem ? ": " : "", t->problem ?: "");
+}
+
 static void print_phases(Monitor *mon, RamResetPhases *p)
 {
     monitor_printf(mon, "  check %.3f ms, disk revert %.3f ms, "
@@ -121,11 +134,12 @@ static void print_block(Monitor *mon, RamResetBlockInfo *b)
     monitor_printf(mon, "    reset in %.3f ms; pages: %" PRIu64 " dropped, "
                    "%" PRIu64 " cleared, %" PRIu64 " skipped, "
                    "%" PRIu64 " checked, %" PRIu64 " copied, "
+                   "%" PRIu64 " mapped, "
                    "%" PRIu64 " dirty, %" PRIu64 " hot; "
                    "%" PRIu64 " system call(s)\n", b->reset_ns / 1e6,
                    b->dropped_pages, b->cleared_pages, b->skipped_pages,
-                   b->checked_pages, b->copied_pages, b->dirty_pages,
-                   b->hot_pages, b->system_calls);
+                   b->checked_pages, b->copied_pages, b->mapped_pages,
+                   b->dirty_pages, b->hot_pages, b->system_calls);
 }
 
 static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
@@ -134,6 +148,9 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     RamResetBlockInfoList *b;
 
     print_objects(mon, info);
+    if (info->q_template) {
+        print_template(mon, info->q_template);
+    }
     if (!info->last_load) {
         return;
     }
@@ -142,6 +159,10 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     if (info->last_load->doubt) {
         monitor_printf(mon, "  loaded as a whole: %s\n",
                        info->last_load->doubt);
+    }
+    if (info->last_load->q_template) {
+        monitor_printf(mon, "  RAM from the template %s\n",
+                       info->last_load->q_template);
     }
     print_phases(mon, info->last_load->phases);
     for (b = info->last_load->blocks; b; b = b->next) {

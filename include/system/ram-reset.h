@@ -99,6 +99,10 @@ struct RamResetClass {
  * @verify: compare RAM with the snapshot after each load
  * @rewind: keep what a snapshot has, to undo only what has changed since
  * @rewind_limit: bytes to keep for all blocks, at most; 0: as many as it takes
+ * @template_dir: path of the directory where templates are kept; NULL for none
+ * @template_fd: that directory; -1 if there is none
+ * @template_limit: bytes that all templates there may have; 0: half of the file
+ *     system
  * @threads: for clearing in place; 0: one per host CPU, at most 8
  * @completed: memdev has been checked and cannot be set any more
  * @warned: a failure of the strategy has been reported
@@ -109,6 +113,9 @@ struct RamReset {
     char *memdev;
     bool verify, rewind;
     uint64_t rewind_limit;
+    char *template_dir;
+    int template_fd;
+    uint64_t template_limit;
     uint32_t threads;
     bool completed, warned;
     Notifier machine_done;
@@ -327,8 +334,8 @@ extern bool ram_reset_tracking;
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len);
 
 /**
- * ram_reset_will_change: a range of @rb is going to be discarded, other than by
- * a reset, or to be written to through a pointer.  Bytes; any thread.
+ * ram_reset_will_change: a range of @rb is going to be written to through a
+ * pointer, or discarded.  Bytes; any thread.
  */
 static inline void ram_reset_will_change(RAMBlock *rb, uint64_t start,
                                          uint64_t len)
@@ -336,6 +343,91 @@ static inline void ram_reset_will_change(RAMBlock *rb, uint64_t start,
     if (unlikely(qatomic_read(&ram_reset_tracking))) {
         ram_reset_do_will_change(rb, start, len);
     }
+}
+
+/*
+ * Templates, for objects with template-dir=: files that have RAM as a snapshot
+ * has it, for any QEMU to load it without reading the snapshot.  Callers say
+ * which one by an identity: a text that is the same only if all of RAM is.
+ * vCPUs stopped, I/O drained.  @ignored is as for ram_reset_begin().
+ */
+
+/**
+ * ram_reset_templates_wanted: whether any object has a directory for them
+ */
+bool ram_reset_templates_wanted(void);
+
+/**
+ * ram_reset_template_find: open the template for @identity
+ *
+ * @note: set to what ram_reset_template_make() was given
+ *
+ * Returns: false if there is none that fits; query-ram-reset then says why, and
+ *     if it is damaged or of other RAM that is warned of
+ */
+bool ram_reset_template_find(const char *identity,
+                             bool (*ignored)(RAMBlock *rb), int64_t *note);
+
+/**
+ * ram_reset_template_load: make RAM what the template has that was found
+ *
+ * Takes the place of ram_reset_begin(), and of all of the loading.
+ *
+ * Returns: false if RAM has to be loaded all the same, which may go on as
+ *     after ram_reset_begin()
+ */
+bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
+
+/**
+ * ram_reset_template_make: write a template of what RAM has now
+ *
+ * @note: to be given to whoever finds it
+ *
+ * Between ram_reset_settle() and ram_reset_finish(), or outside of a reset.  A
+ * failure is warned of once.  What ram_reset_keep() keeps afterwards is this
+ * file.
+ */
+void ram_reset_template_make(const char *identity, int64_t note,
+                             bool (*ignored)(RAMBlock *rb));
+
+/**
+ * ram_reset_has_template: whether RAM is what a template has, loaded or made
+ */
+bool ram_reset_has_template(void);
+
+/**
+ * ram_reset_template_path: of that file, or of one of no use; to be freed
+ */
+char *ram_reset_template_path(void);
+
+/**
+ * ram_reset_template_close: RAM is not any template's any more
+ */
+void ram_reset_template_close(void);
+
+/**
+ * ram_reset_query_template: NULL unless an object has a directory
+ */
+RamResetTemplateInfo *ram_reset_query_template(void);
+
+/* Set while RAM is mapped from a template, see ram_reset_template_load() */
+extern bool ram_reset_any_mapped;
+
+bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len);
+
+/**
+ * ram_reset_discard: a range of @rb is going to be discarded, other than by a
+ * reset.  Bytes, page aligned; any thread.
+ *
+ * Returns: true if that has been done, since to drop what is mapped from a
+ * template would not make it zero
+ */
+static inline bool ram_reset_discard(RAMBlock *rb, uint64_t start,
+                                     uint64_t len)
+{
+    ram_reset_will_change(rb, start, len);
+    return unlikely(qatomic_read(&ram_reset_any_mapped)) &&
+           ram_reset_do_discard(rb, start, len);
 }
 
 /**

@@ -133,7 +133,8 @@ static void auto_machine_ready(RamReset *rr)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
 
-    if (!ra->costs_file) {
+    /* Where templates are mapped they may never be needed */
+    if (!ra->costs_file && !rr->template_dir) {
         ra->notifier.ram_block_added = auto_block_added;
         ram_block_notifier_add(&ra->notifier);
     }
@@ -403,6 +404,9 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
     };
     PolicyCosts costs;
 
+    if (!ra->costs_file && rr->template_dir) {
+        calibrate_kind(ra, kind_of(blk->map.shared, blk->map.page_size));
+    }
     if (!costs_of(ra, blk, &costs)) {
         clear_instead(blk, refusals[POLICY_DROP] ?:
                       "what this kind of memory costs is not known");

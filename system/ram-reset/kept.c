@@ -7,8 +7,8 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "system/hostmem.h"
-#include "internal.h"
 #include "kept.h"
+#include "templates.h"
 
 static void kept_clear(void *kept)
 {
@@ -52,8 +52,7 @@ static char *blind_spot(const RamResetBlock *blk)
     return ram_reset_block_stranger(blk);
 }
 
-/* What of @blk may hold other bytes than zeros, as in RamResetRange */
-static GArray *content_of(const RamResetBlock *blk)
+GArray *kept_find_content(const RamResetBlock *blk)
 {
     GArray *ranges;
     uint64_t at = 0;
@@ -91,7 +90,7 @@ static void keep_range(Kept *kept, RamResetRange range)
 static bool keep_content(Kept *kept, const RamResetBlock *blk, uint64_t limit,
                          uint64_t *size, Error **errp)
 {
-    g_autoptr(GArray) content = content_of(blk);
+    g_autoptr(GArray) content = kept_find_content(blk);
 
     for (unsigned i = 0; i < content->len; i++) {
         RamResetRange range = g_array_index(content, RamResetRange, i);
@@ -113,8 +112,16 @@ static bool keep_content(Kept *kept, const RamResetBlock *blk, uint64_t limit,
     return true;
 }
 
-bool kept_add(GArray *all, const RamResetBlock *blk, bool ignored,
-              uint64_t limit, uint64_t *size, Error **errp)
+static RamTemplate *new_template(const RamResetBlock *blk,
+                                 const TemplateFile *file)
+{
+    return file ? template_of_file(file, ram_reset_template_block(
+                                             file, blk->rb->idstr))
+                : template_new(blk->map.len, qemu_target_page_size());
+}
+
+bool kept_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
+              bool ignored, uint64_t limit, uint64_t *size, Error **errp)
 {
     Kept kept = {
         .rb = blk->rb,
@@ -130,7 +137,7 @@ bool kept_add(GArray *all, const RamResetBlock *blk, bool ignored,
         return false;
     }
     if (!ignored && kept.len) {
-        kept.template = template_new(kept.len, qemu_target_page_size());
+        kept.template = new_template(blk, file);
         if (!kept.template) {
             error_setg_errno(errp, errno, "RAM block '%s': no memory for a "
                              "copy", blk->rb->idstr);
@@ -138,5 +145,9 @@ bool kept_add(GArray *all, const RamResetBlock *blk, bool ignored,
         }
     }
     g_array_append_val(all, kept);
+    if (kept.template && file) {
+        *size += template_size(kept.template);
+        return true;
+    }
     return !kept.template || keep_content(&kept, blk, limit, size, errp);
 }

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_KEPT_H
 #define RAM_RESET_KEPT_H
 
-#include "system/ram-reset.h"
+#include "internal.h"
 #include "template.h"
 
 /**
@@ -30,9 +30,14 @@ typedef struct Kept {
 /* An array of Kept, which owns their templates; free it with g_array_unref() */
 GArray *kept_new(void);
 
+/* What of @blk may hold other bytes than zeros, of RamResetRange */
+GArray *kept_find_content(const RamResetBlock *blk);
+
 /**
  * kept_add: keep what @blk has now
  *
+ * @file: a template that RAM is of, which then takes the place of a copy; NULL
+ *     if there is none
  * @all: it is appended to that
  * @ignored: it is not part of the snapshot, and to be left alone
  * @limit: how many bytes may be kept of all blocks
@@ -40,7 +45,7 @@ GArray *kept_new(void);
  *
  * Returns: false with @errp set if that is impossible, or too much
  */
-bool kept_add(GArray *all, const RamResetBlock *blk, bool ignored,
-              uint64_t limit, uint64_t *size, Error **errp);
+bool kept_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
+              bool ignored, uint64_t limit, uint64_t *size, Error **errp);
 
 #endif

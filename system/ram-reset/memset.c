@@ -12,7 +12,7 @@
 #include "qemu/osdep.h"
 #include "qemu/cutils.h"
 #include "qemu/units.h"
-#include "internal.h"
+#include "mapped.h"
 
 /* Large enough to hide the cost of starting a thread, or of taking a piece */
 #define BYTES_A_THREAD  (64 * MiB)
@@ -107,17 +107,8 @@ uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
     ClearJob job = { .host = host, .pieces = pieces };
     unsigned nr = MIN(threads, DIV_ROUND_UP(total(pieces).len,
                                             BYTES_A_THREAD));
-    g_autofree GThread **helpers = g_new(GThread *, nr);
 
-    for (unsigned i = 1; i < nr; i++) {
-        helpers[i] = g_thread_try_new("ram-reset", clear_worker, &job, NULL);
-    }
-    clear_worker(&job);
-    for (unsigned i = 1; i < nr; i++) {
-        if (helpers[i]) {
-            g_thread_join(helpers[i]);
-        }
-    }
+    ram_reset_in_threads(nr, clear_worker, &job);
     return total(pieces).cleared;
 }
 
@@ -140,8 +131,8 @@ void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
  * In one go: looking for the end of data that runs on to the end of a file
  * takes as long as that file is large, for each piece anew.
  */
-GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
-                            uint64_t start, uint64_t end, bool *told)
+static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
+                          uint64_t start, uint64_t end, bool *told)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
     GArray *data = g_array_new(false, false, sizeof(RamResetRange));
@@ -153,6 +144,62 @@ GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
     }
     prim_data_end(it);
     return data;
+}
+
+/* Ranges in rising order, maybe overlapping, made disjoint */
+static GArray *merge_ranges(GArray *ranges)
+{
+    GArray *merged = g_array_new(false, false, sizeof(RamResetRange));
+
+    for (unsigned i = 0; i < ranges->len; i++) {
+        RamResetRange range = g_array_index(ranges, RamResetRange, i), *last;
+
+        last = merged->len
+               ? &g_array_index(merged, RamResetRange, merged->len - 1) : NULL;
+        if (last && range.start <= last->end) {
+            last->end = MAX(last->end, range.end);
+        } else {
+            g_array_append_val(merged, range);
+        }
+    }
+    g_array_unref(ranges);
+    return merged;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    uint64_t x = ((const RamResetRange *)a)->start;
+    uint64_t y = ((const RamResetRange *)b)->start;
+
+    return x < y ? -1 : x > y;
+}
+
+/* What our page table has, and what it may have not because nobody looked */
+static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
+                              uint64_t start, uint64_t end, bool *told)
+{
+    GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, told);
+
+    for (unsigned i = 0; i < runs->len; i++) {
+        TemplateRun run = g_array_index(runs, TemplateRun, i);
+        RamResetRange range = { MAX(run.start, start),
+                                MIN(run.start + run.len, end) };
+
+        if (range.start < range.end) {
+            g_array_append_val(data, range);
+        }
+    }
+    g_array_sort(data, by_start);
+    return merge_ranges(data);
+}
+
+GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
+                            uint64_t start, uint64_t end, bool *told)
+{
+    const GArray *runs = ram_reset_mapped_runs(blk->rb);
+
+    return runs ? find_in_mapped(blk, runs, start, end, told)
+                : ask_kernel(blk, backing, start, end, told);
 }
 
 static GArray *populated_pieces(const RamResetBlock *blk,

@@ -12,6 +12,7 @@
 #include "hw/qdev-core.h"
 #include "system/system.h"
 #include "internal.h"
+#include "templates.h"
 
 #define RAM_RESET_MAX_THREADS     64
 #define RAM_RESET_DEFAULT_THREADS 8
@@ -149,7 +150,8 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
     ERRP_GUARD();
     RamReset *rr = RAM_RESET(uc);
 
-    if (!check_claim(rr, errp) || !check_properties(rr, errp)) {
+    if (!check_claim(rr, errp) || !check_properties(rr, errp) ||
+        !ram_reset_template_check(rr, errp)) {
         return;
     }
     if (phase_check(PHASE_MACHINE_READY)) {
@@ -168,6 +170,19 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
     ram_reset_rewind_objects_changed(rr->rewind);
 }
 
+/* Whether it is too late to change a property */
+static bool is_fixed(RamReset *rr, const char *name, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (rr->completed) {
+        error_setg(errp, "cannot change property '%s' of %s '%s'", name,
+                   object_get_typename(OBJECT(rr)), ram_reset_id(rr));
+        error_append_hint(errp, "Delete the object and add it anew.\n");
+    }
+    return rr->completed;
+}
+
 static char *ram_reset_get_memdev(Object *obj, Error **errp)
 {
     return g_strdup(RAM_RESET(obj)->memdev);
@@ -175,17 +190,42 @@ static char *ram_reset_get_memdev(Object *obj, Error **errp)
 
 static void ram_reset_set_memdev(Object *obj, const char *value, Error **errp)
 {
-    ERRP_GUARD();
     RamReset *rr = RAM_RESET(obj);
 
-    if (rr->completed) {
-        error_setg(errp, "cannot change property 'memdev' of %s '%s'",
-                   object_get_typename(obj), ram_reset_id(rr));
-        error_append_hint(errp, "Delete the object and add it anew.\n");
-        return;
+    if (!is_fixed(rr, "memdev", errp)) {
+        g_free(rr->memdev);
+        rr->memdev = g_strdup(value);
     }
-    g_free(rr->memdev);
-    rr->memdev = g_strdup(value);
+}
+
+static char *ram_reset_get_template_dir(Object *obj, Error **errp)
+{
+    return g_strdup(RAM_RESET(obj)->template_dir);
+}
+
+static void ram_reset_set_template_dir(Object *obj, const char *value,
+                                       Error **errp)
+{
+    RamReset *rr = RAM_RESET(obj);
+
+    if (!is_fixed(rr, "template-dir", errp)) {
+        g_free(rr->template_dir);
+        rr->template_dir = g_strdup(value);
+    }
+}
+
+static void ram_reset_get_template_limit(Object *obj, Visitor *v,
+                                         const char *name, void *opaque,
+                                         Error **errp)
+{
+    visit_type_size(v, name, &RAM_RESET(obj)->template_limit, errp);
+}
+
+static void ram_reset_set_template_limit(Object *obj, Visitor *v,
+                                         const char *name, void *opaque,
+                                         Error **errp)
+{
+    visit_type_size(v, name, &RAM_RESET(obj)->template_limit, errp);
 }
 
 static bool ram_reset_get_verify(Object *obj, Error **errp)
@@ -254,6 +294,11 @@ static void ram_reset_set_threads(Object *obj, Visitor *v, const char *name,
     RAM_RESET(obj)->threads = value;
 }
 
+static void ram_reset_instance_init(Object *obj)
+{
+    RAM_RESET(obj)->template_fd = -1;
+}
+
 static void ram_reset_instance_finalize(Object *obj)
 {
     RamReset *rr = RAM_RESET(obj);
@@ -262,6 +307,10 @@ static void ram_reset_instance_finalize(Object *obj)
         qemu_remove_machine_init_done_notifier(&rr->machine_done);
     }
     g_free(rr->memdev);
+    g_free(rr->template_dir);
+    if (rr->template_fd >= 0) {
+        close(rr->template_fd);
+    }
     if (rr->completed) {
         ram_reset_rewind_objects_changed(-rr->rewind);
     }
@@ -288,6 +337,16 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
                               ram_reset_set_rewind_limit, NULL, NULL);
     object_class_property_set_description(oc, "rewind-limit",
         "How many bytes to keep for that at most; 0 means no limit");
+    object_class_property_add_str(oc, "template-dir",
+                                  ram_reset_get_template_dir,
+                                  ram_reset_set_template_dir);
+    object_class_property_set_description(oc, "template-dir",
+        "Directory for files with the RAM of snapshots, which outlive QEMU");
+    object_class_property_add(oc, "template-limit", "size",
+                              ram_reset_get_template_limit,
+                              ram_reset_set_template_limit, NULL, NULL);
+    object_class_property_set_description(oc, "template-limit",
+        "How many bytes those may have; 0 means half of the file system");
     object_class_property_add(oc, "threads", "uint32", ram_reset_get_threads,
                               ram_reset_set_threads, NULL, NULL);
     object_class_property_set_description(oc, "threads",
@@ -300,6 +359,7 @@ static const TypeInfo ram_reset_types[] = {
         .parent = TYPE_OBJECT,
         .abstract = true,
         .instance_size = sizeof(RamReset),
+        .instance_init = ram_reset_instance_init,
         .instance_finalize = ram_reset_instance_finalize,
         .class_size = sizeof(RamResetClass),
         .class_init = ram_reset_class_init,

@@ -246,3 +246,54 @@ int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
     }
     return set_numa_policy(map, &policy) < 0 ? -errno : ret;
 }
+
+/* Anonymous memory counts against the host's limits, so that it is moved */
+static bool overlay_zero(const PrimMap *map, uint8_t *host, uint64_t len,
+                         int flags)
+{
+    void *p = COUNT(map, mmap(NULL, len, PROT_READ | PROT_WRITE,
+                              flags | MAP_ANONYMOUS, -1, 0));
+
+    if (p == MAP_FAILED) {
+        return false;
+    }
+    if (COUNT(map, mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED,
+                          host)) == MAP_FAILED) {
+        int err = errno;
+
+        munmap(p, len);
+        errno = err;
+        return false;
+    }
+    return true;
+}
+
+static bool overlay(const PrimMap *map, int fd, uint64_t fd_offset,
+                    const PrimRange *range)
+{
+    int flags = MAP_PRIVATE | (map->noreserve ? MAP_NORESERVE : 0);
+    uint8_t *host = map->host + range->start;
+
+    return fd < 0
+           ? overlay_zero(map, host, range->len, flags)
+           : COUNT(map, mmap(host, range->len, PROT_READ | PROT_WRITE,
+                             flags | MAP_FIXED, fd,
+                             fd_offset + range->start)) != MAP_FAILED;
+}
+
+int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
+                 const PrimRange *ranges, size_t nr)
+{
+    Policy policy = { 0 };
+
+    get_numa_policy(map, &policy);
+    for (size_t i = 0; i < nr; i++) {
+        if (!overlay(map, fd, fd_offset, &ranges[i])) {
+            int ret = -errno;
+            PrimMap at = { .host = map->host + ranges[i].start };
+
+            return is_mapped(&at) ? ret : -EFAULT;
+        }
+    }
+    return set_numa_policy(map, &policy) < 0 ? -errno : 0;
+}

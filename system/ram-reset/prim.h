@@ -98,6 +98,21 @@ int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);
  */
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh);
 
+/* Bytes from the start of a mapping */
+typedef struct PrimRange {
+    uint64_t start, len;
+} PrimRange;
+
+/*
+ * Have parts of @map, which is private and anonymous, be private mappings of
+ * @fd, where it has them from @fd_offset on; or, if that is -1, fresh anonymous
+ * memory.  What was there is given back.  The NUMA policy of @map is kept, what
+ * madvise() has set is not.  After a failure some are, and those are not
+ * told; -EFAULT means that there is no memory at one of them any more.
+ */
+int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
+                 const PrimRange *ranges, size_t nr);
+
 /*
  * Clear memory with stores that bypass the caches where the CPU has such.
  * The caller must prim_clear_fence() in the same thread before anybody else

@@ -10,7 +10,7 @@
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
-#include "internal.h"
+#include "mapped.h"
 #include "trace.h"
 
 /* The reset under way; protected by the BQL */
@@ -106,7 +106,8 @@ static void describe_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
     blk->rb = rb;
     blk->info = g_new0(RamResetBlockInfo, 1);
     blk->map = ram_reset_block_map(rb);
-    blk->backing = prim_backing(&blk->map);
+    blk->backing = ram_reset_mapped_runs(rb) ? PRIM_PRIVATE_FILE
+                                             : prim_backing(&blk->map);
     blk->map.calls = &blk->info->system_calls;
     blk->info->name = g_strdup(rb->idstr);
     blk->info->size = rb->used_length;
@@ -289,6 +290,24 @@ static void begin_block(RamResetBlock *blk, bool all_told)
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
 }
 
+/* Fresh memory is as quick as anything that could be done to a mapping */
+static void unmap_all(bool (*ignored)(RAMBlock *rb))
+{
+    unsigned nr;
+    RamResetBlock *blocks;
+
+    if (!ram_reset_any_mapped) {
+        return;
+    }
+    blocks = ram_reset_begin_blocks(&nr);
+    for (unsigned i = 0; i < nr; i++) {
+        if (!ignored || !ignored(blocks[i].rb)) {
+            ram_reset_unmap(&blocks[i]);
+        }
+    }
+    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
+}
+
 void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
                      uint64_t expected)
 {
@@ -298,6 +317,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
     if (!objs->len) {
         return;
     }
+    unmap_all(ignored);
     plan(objs, ignored, expected);
     ram_reset_running = true;
     for (unsigned i = 0; i < reset.nr_blocks; i++) {

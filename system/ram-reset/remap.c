@@ -13,8 +13,7 @@
 #include "system/qtest.h"
 #include "internal.h"
 
-/* What QEMU has mapped for the block, which may be more than is in use */
-static PrimMap whole_map(const RamResetBlock *blk)
+PrimMap ram_reset_block_whole_map(const RamResetBlock *blk)
 {
     PrimMap map = blk->map;
 
@@ -61,10 +60,9 @@ static void advise(const PrimMap *map, int advice)
     qemu_madvise(map->host, map->len, advice);
 }
 
-/* All that ram_block_add() and a memory backend ask of the kernel */
-static void advise_as_before(const RamResetBlock *blk, const PrimMap *map)
+void ram_reset_advise_as_before(RAMBlock *rb, const PrimMap *map)
 {
-    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+    HostMemoryBackend *backend = ram_reset_block_backend(rb);
     bool merge = backend ? backend->merge
                          : map->fd < 0 && machine_mem_merge(current_machine);
     bool dump = machine_dump_guest_core(current_machine) &&
@@ -100,7 +98,7 @@ static int preallocate(const RamResetBlock *blk)
 static int remap_zero(RamReset *rr, RamResetBlock *blk,
                       uint64_t start, uint64_t len)
 {
-    PrimMap map = whole_map(blk);
+    PrimMap map = ram_reset_block_whole_map(blk);
     RAMBlock *rb = blk->rb;
     PrimFresh fresh;
     int ret;
@@ -121,7 +119,7 @@ static int remap_zero(RamReset *rr, RamResetBlock *blk,
         exit(1);
     }
     ram_block_notify_add(rb->host, rb->used_length, rb->max_length);
-    advise_as_before(blk, &map);
+    ram_reset_advise_as_before(rb, &map);
     if (!ret && ram_reset_block_is_preallocated(blk)) {
         ret = preallocate(blk);
     }

@@ -23,11 +23,14 @@
 #include "choice.h"
 #include "dirty.h"
 #include "internal.h"
+#include "templates.h"
 #include "trace.h"
 #include "undo.h"
 
 /* What a first write to a page costs under TCG, roughly */
 #define TCG_FAULT_NS        300
+/* With less it is never worth to compare, whatever a fault costs */
+#define MANY_FAULTS         500
 /* What it takes to compare a page, before it has been measured, roughly */
 #define COMPARE_NS          300
 
@@ -229,9 +232,6 @@ static bool start_tracking(Error **errp)
         ram_reset_dirty_watch(g_array_index(rewind_state.blocks, Kept, i).rb);
     }
     rewind_state.added = false;
-    if (!rewind_state.fault_ns) {
-        rewind_state.fault_ns = calibrate_write_fault() ?: TCG_FAULT_NS;
-    }
     return true;
 }
 
@@ -252,7 +252,7 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
         return false;
     }
     for (unsigned i = 0; i < nr; i++) {
-        if (!kept_add(rewind_state.blocks, &blocks[i],
+        if (!kept_add(rewind_state.blocks, &blocks[i], ram_reset_template(),
                       ignored && ignored(blocks[i].rb), size_limit(),
                       &rewind_state.size, errp)) {
             return false;
@@ -365,6 +365,18 @@ static double expected_comparing(void)
     return (double)pages * COMPARE_NS / threads;
 }
 
+/* Measured when it matters: that takes longer than a load with few pages */
+static double faults_ns(uint64_t pages)
+{
+    if (!rewind_state.fault_ns && pages < MANY_FAULTS) {
+        return 0;
+    }
+    if (!rewind_state.fault_ns) {
+        rewind_state.fault_ns = calibrate_write_fault() ?: TCG_FAULT_NS;
+    }
+    return pages * rewind_state.fault_ns;
+}
+
 void ram_reset_rewind(void)
 {
     RewindChoice *choice = &rewind_state.choice;
@@ -379,8 +391,8 @@ void ram_reset_rewind(void)
     if (!compare) {
         ram_reset_dirty_sync();
     }
-    faults = undo_all(rewind_state.blocks, rewind_state.turn, !compare) *
-             rewind_state.fault_ns;
+    faults = faults_ns(undo_all(rewind_state.blocks, rewind_state.turn,
+                                !compare));
     if (compare) {
         rewind_state.comparing = get_clock() - before;
     }

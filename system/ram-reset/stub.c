@@ -10,6 +10,7 @@
 bool ram_reset_running;
 bool ram_reset_dirty_bits_taken;
 bool ram_reset_tracking;
+bool ram_reset_any_mapped;
 
 void ram_reset_expect_load(void)
 {
@@ -139,4 +140,49 @@ bool ram_reset_surveyed_zero(const void *page)
 
 void ram_reset_stop_tracking(void)
 {
+}
+
+bool ram_reset_templates_wanted(void)
+{
+    return false;
+}
+
+bool ram_reset_template_find(const char *identity,
+                             bool (*ignored)(RAMBlock *rb), int64_t *note)
+{
+    return false;
+}
+
+bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb))
+{
+    return false;
+}
+
+void ram_reset_template_make(const char *identity, int64_t note,
+                             bool (*ignored)(RAMBlock *rb))
+{
+}
+
+bool ram_reset_has_template(void)
+{
+    return false;
+}
+
+char *ram_reset_template_path(void)
+{
+    return NULL;
+}
+
+void ram_reset_template_close(void)
+{
+}
+
+RamResetTemplateInfo *ram_reset_query_template(void)
+{
+    return NULL;
+}
+
+bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
+{
+    return false;
 }

@@ -9,7 +9,6 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <glib.h>
 #include <string.h>
 #include <unistd.h>
 #else
@@ -24,7 +23,7 @@
 #define SAMPLE_EVERY 8
 
 struct RamTemplate {
-    uint64_t len;
+    uint64_t len, map_len;
     size_t page_size;
     size_t words;
     uint8_t *copy;
@@ -34,22 +33,22 @@ struct RamTemplate {
     unsigned long *hot;
 };
 
-RamTemplate *template_new(uint64_t len, size_t page_size)
+/* Takes @copy over, which may be MAP_FAILED */
+static RamTemplate *new_template(uint8_t *copy, uint64_t map_len, uint64_t len,
+                                 size_t page_size)
 {
     RamTemplate *t = g_new0(RamTemplate, 1);
-    bool failed;
+    bool failed = copy == MAP_FAILED;
 
+    t->copy = copy;
+    t->map_len = map_len;
     t->len = len;
     t->page_size = page_size;
     t->words = (len / page_size + WORD_BITS - 1) / WORD_BITS;
-    t->copy = mmap(NULL, len, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    failed = t->copy == MAP_FAILED;
     if (!failed) {
         /* Refused advice is no failure */
-        madvise(t->copy, len, MADV_NOHUGEPAGE);
-        madvise(t->copy, len, MADV_DONTDUMP);
-        madvise(t->copy, len, MADV_DONTFORK);
+        madvise(t->copy, map_len, MADV_DONTDUMP);
+        madvise(t->copy, map_len, MADV_DONTFORK);
     }
     t->stored = g_try_new0(unsigned long, t->words);
     t->dirty = g_try_new0(unsigned long, t->words);
@@ -62,13 +61,49 @@ RamTemplate *template_new(uint64_t len, size_t page_size)
     return t;
 }
 
+RamTemplate *template_new(uint64_t len, size_t page_size)
+{
+    uint8_t *copy = mmap(NULL, len, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (copy != MAP_FAILED) {
+        madvise(copy, len, MADV_NOHUGEPAGE);
+    }
+    return new_template(copy, len, len, page_size);
+}
+
+static void set_stored(RamTemplate *t, uint64_t page)
+{
+    t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
+}
+
+RamTemplate *template_of_file(const TemplateFile *f, unsigned nr)
+{
+    const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
+    uint64_t room = template_file_room(f, nr);
+    RamTemplate *t;
+
+    t = new_template(mmap(NULL, room, PROT_READ, MAP_SHARED | MAP_NORESERVE,
+                          f->fd, b->offset), room, b->len, f->page_size);
+    for (unsigned i = 0; t && i < b->runs->len; i++) {
+        TemplateRun run = g_array_index(b->runs, TemplateRun, i);
+
+        for (uint64_t at = run.start; at < run.start + run.len;
+             at += t->page_size) {
+            set_stored(t, at / t->page_size);
+        }
+        t->size += run.len;
+    }
+    return t;
+}
+
 void template_free(RamTemplate *t)
 {
     if (!t) {
         return;
     }
     if (t->copy != MAP_FAILED) {
-        munmap(t->copy, t->len);
+        munmap(t->copy, t->map_len);
     }
     g_free(t->stored);
     g_free(t->dirty);
@@ -97,8 +132,29 @@ void template_keep(RamTemplate *t, const uint8_t *host,
         }
         memcpy(t->copy + at, host + at, t->page_size);
         if (!test(t->stored, page)) {
-            t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
+            set_stored(t, page);
             t->size += t->page_size;
+        }
+    }
+}
+
+void template_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
+                        size_t page_size, GArray *runs)
+{
+    TemplateRun *last = runs->len ? &g_array_index(runs, TemplateRun,
+                                                   runs->len - 1) : NULL;
+
+    for (uint64_t at = start; at < end; at += page_size) {
+        if (is_zero(host + at, page_size)) {
+            continue;
+        }
+        if (last && last->start + last->len == at) {
+            last->len += page_size;
+        } else {
+            TemplateRun run = { at, page_size };
+
+            g_array_append_val(runs, run);
+            last = &g_array_index(runs, TemplateRun, runs->len - 1);
         }
     }
 }
@@ -106,6 +162,11 @@ void template_keep(RamTemplate *t, const uint8_t *host,
 uint64_t template_size(const RamTemplate *t)
 {
     return t->size;
+}
+
+const uint8_t *template_copy(const RamTemplate *t)
+{
+    return t->copy;
 }
 
 size_t template_words(const RamTemplate *t)

@@ -7,14 +7,16 @@
 #ifndef RAM_RESET_TEMPLATE_H
 #define RAM_RESET_TEMPLATE_H
 
+#include <glib.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "templatefile.h"
 
 /*
  * A template has a copy of those pages of a block that are not zero, in
- * memory with the block's layout.  All other pages are zero in it, and take
- * none.
+ * memory with the block's layout, or in a file.  All other pages are zero in
+ * it, and take none.
  *
  * Bitmaps have a bit for each page of the block, bit 0 of word 0 for the
  * first, and words of unsigned long; those given by the caller end with the
@@ -29,6 +31,13 @@ typedef struct RamTemplate RamTemplate;
  * be had.
  */
 RamTemplate *template_new(uint64_t len, size_t page_size);
+
+/*
+ * What block @nr of @f has, which may be closed afterwards.  Nothing can be
+ * added to it.  NULL with errno set if it cannot be mapped.
+ */
+RamTemplate *template_of_file(const TemplateFile *f, unsigned nr);
+
 void template_free(RamTemplate *t);
 
 /*
@@ -39,8 +48,18 @@ void template_free(RamTemplate *t);
 void template_keep(RamTemplate *t, const uint8_t *host,
                    uint64_t start, uint64_t end);
 
+/*
+ * Append to @runs, of TemplateRun, those pages of [@start, @end) at @host that
+ * are not zero.
+ */
+void template_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
+                        size_t page_size, GArray *runs);
+
 /* How many bytes are kept */
 uint64_t template_size(const RamTemplate *t);
+
+/* What is kept, with the block's layout; only that may be read */
+const uint8_t *template_copy(const RamTemplate *t);
 
 /* Words in a bitmap */
 size_t template_words(const RamTemplate *t);

@@ -152,6 +152,25 @@ uint64_t template_file_content(const TemplateFile *f)
     return bytes;
 }
 
+uint64_t template_file_room(const TemplateFile *f, unsigned nr)
+{
+    uint64_t end = nr + 1 < f->blocks->len ? block(f, nr + 1)->offset : f->size;
+
+    return end - block(f, nr)->offset;
+}
+
+static bool is_hugetlb(int fd)
+{
+    struct statfs fs;
+
+    return fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type == HUGETLBFS;
+}
+
+bool template_file_is_hugetlb(const TemplateFile *f)
+{
+    return f->fd >= 0 && is_hugetlb(f->fd);
+}
+
 /* The index */
 
 static GVariant *pack(const TemplateFile *f)
@@ -183,13 +202,15 @@ static void checksum(const void *data, size_t len, uint8_t *sum_out)
 }
 
 /* What is wrong with it */
-static const char *check_block(const TemplateFile *f, const TemplateBlock *b)
+static const char *check_block(const TemplateFile *f, unsigned nr)
 {
+    const TemplateBlock *b = block(f, nr);
     uint64_t end = 0;
 
-    if (b->len % f->page_size || b->offset % f->page_size ||
-        b->offset > f->size || b->len > f->size - b->offset) {
-        return "a block is not inside of it";
+    if (b->len % f->page_size || b->offset % TEMPLATE_FILE_ALIGN ||
+        b->offset > f->size || (nr && b->offset < block(f, nr - 1)->offset) ||
+        b->len > template_file_room(f, nr)) {
+        return "its blocks make no sense";
     }
     for (unsigned i = 0; i < b->runs->len; i++) {
         TemplateRun run = g_array_index(b->runs, TemplateRun, i);
@@ -223,7 +244,6 @@ static const char *unpack(TemplateFile *f, GVariant *index)
         gsize nr;
         const void *data = g_variant_get_fixed_array(runs, &nr,
                                                      sizeof(TemplateRun));
-        const char *wrong;
 
         b.runs = g_array_sized_new(false, false, sizeof(TemplateRun), nr);
         if (nr) {
@@ -231,7 +251,10 @@ static const char *unpack(TemplateFile *f, GVariant *index)
         }
         g_variant_unref(runs);
         g_array_append_val(f->blocks, b);
-        wrong = check_block(f, &b);
+    }
+    for (unsigned i = 0; i < f->blocks->len; i++) {
+        const char *wrong = check_block(f, i);
+
         if (wrong) {
             return wrong;
         }
@@ -497,7 +520,7 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
     if (ftruncate(out->fd, f->size) < 0) {
         return false;
     }
-    if ((unsigned long)fs.f_type == HUGETLBFS) {
+    if (is_hugetlb(out->fd)) {
         out->unit = fs.f_bsize;
         out->window = mmap(NULL, f->size, PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_NORESERVE, out->fd, 0);

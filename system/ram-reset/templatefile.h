@@ -84,6 +84,12 @@ void template_file_free(TemplateFile *f);
 /* Bytes that the runs have, without gaps */
 uint64_t template_file_content(const TemplateFile *f);
 
+/* Bytes from where block @nr begins to where the next one does */
+uint64_t template_file_room(const TemplateFile *f, unsigned nr);
+
+/* Whether it is open, and its file system has nothing but hugepages */
+bool template_file_is_hugetlb(const TemplateFile *f);
+
 /* The name of the file for @identity, to be freed */
 char *template_file_name(const char *identity);
 

@@ -68,18 +68,9 @@ static void restore(RestoreJob *job, uint64_t pages)
     RamReset *owner = job->kept->owner;
     unsigned nr = owner ? MIN(ram_reset_threads(owner),
                               DIV_ROUND_UP(pages, PAGES_A_THREAD)) : 1;
-    g_autofree GThread **helpers = g_new(GThread *, nr);
 
     qemu_mutex_init(&job->lock);
-    for (unsigned i = 1; i < nr; i++) {
-        helpers[i] = g_thread_try_new("ram-reset", restore_worker, job, NULL);
-    }
-    restore_worker(job);
-    for (unsigned i = 1; i < nr; i++) {
-        if (helpers[i]) {
-            g_thread_join(helpers[i]);
-        }
-    }
+    ram_reset_in_threads(nr, restore_worker, job);
     qemu_mutex_destroy(&job->lock);
 }
 

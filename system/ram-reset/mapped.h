@@ -1,0 +1,47 @@
+/*
+ * RAM reset: memory that is mapped from a template
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_MAPPED_H
+#define RAM_RESET_MAPPED_H
+
+#include "internal.h"
+#include "templatefile.h"
+
+/*
+ * What a snapshot has of a block can be a private mapping of a template: it
+ * is read by nobody before the guest does, and copied page by page when it is
+ * written to.  Everything else of the block is anonymous memory as before.
+ *
+ * What is dropped there would not read zero, but show the template.  So such a
+ * block counts as PRIM_PRIVATE_FILE, ram_reset_find_data() knows of it, and
+ * discards are made by ram_reset_discard().  Before a reset it becomes anonymous
+ * memory once more.
+ *
+ * The rest has base pages at first, see smallpages.h.
+ *
+ * BQL held, other than by ram_reset_discard().
+ */
+
+/* Why @blk cannot be mapped like that, a sentence to be freed; NULL if it can */
+char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
+                            unsigned nr);
+
+/*
+ * Make @blk block @nr of @f.  False if that has failed; the block then has
+ * anything, and is mapped as before, or in part.
+ */
+bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
+
+/* Of TemplateRun: what of @rb is mapped; NULL if nothing is */
+const GArray *ram_reset_mapped_runs(RAMBlock *rb);
+
+/* Whether any of that lies in [@start, @end) of the block at @host, in bytes */
+bool ram_reset_is_mapped(const uint8_t *host, uint64_t start, uint64_t end);
+
+/* Have anonymous memory for @blk again; it reads zero, unless that is refused */
+void ram_reset_unmap(RamResetBlock *blk);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * RAM reset: base pages for a guest that has just been loaded
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_SMALLPAGES_H
+#define RAM_RESET_SMALLPAGES_H
+
+#include "internal.h"
+
+/*
+ * Have the kernel give @rb, private anonymous memory that is mostly absent,
+ * base pages until the guest is seen to write densely, or has run for some
+ * seconds; then transparent hugepages, as before.  BQL held.
+ */
+void ram_reset_small_pages(RAMBlock *rb);
+
+/* Memory at @host is going, or has got other memory */
+void ram_reset_small_pages_end(const uint8_t *host);
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * RAM reset: making RAM what a template has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
+#include "exec/memory.h"
+#include "mapped.h"
+#include "template.h"
+#include "templates.h"
+
+/* Copied at once by one of several threads: bytes */
+#define COPY_AT_ONCE    (512 * KiB)
+/* Compared as a whole, which takes less than anything else would: bytes */
+#define SMALL           (1 * MiB)
+/* For less a thread does not pay */
+#define BYTES_A_THREAD  (4 * MiB)
+
+typedef struct CopyJob {
+    const uint8_t *from;
+    uint8_t *to;
+    GArray *pieces;             /* of TemplateRun */
+    unsigned next;              /* atomic: the first piece nobody has taken */
+} CopyJob;
+
+/* Blocks that are mapped, with what there is to say of them */
+typedef struct Done {
+    RAMBlock *rb;
+    RamResetBlockInfo *info;
+    char *refusal;              /* why it is not */
+} Done;
+
+static struct {
+    GArray *blocks;             /* of Done; only while a load begins */
+    bool (*ignored)(RAMBlock *rb);
+} load;
+
+static Done *find(RAMBlock *rb)
+{
+    for (unsigned i = 0; i < load.blocks->len; i++) {
+        Done *done = &g_array_index(load.blocks, Done, i);
+
+        if (done->rb == rb) {
+            return done;
+        }
+    }
+    return NULL;
+}
+
+static bool is_ignored(RAMBlock *rb)
+{
+    return load.ignored && load.ignored(rb);
+}
+
+static bool is_small(RAMBlock *rb)
+{
+    return rb->used_length <= SMALL;
+}
+
+static bool is_left_out(RAMBlock *rb)
+{
+    Done *done = find(rb);
+
+    return is_ignored(rb) || is_small(rb) || (done && done->info);
+}
+
+static void map_blocks(const TemplateFile *f)
+{
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_begin_blocks(&nr);
+
+    for (unsigned i = 0; i < nr; i++) {
+        RamResetBlock *blk = &blocks[i];
+        Done done = { .rb = blk->rb };
+        int64_t before = get_clock();
+
+        if (!blk->map.len || is_ignored(blk->rb) || is_small(blk->rb)) {
+            continue;
+        }
+        done.refusal = ram_reset_map_refusal(
+            blk, f, ram_reset_template_block(f, blk->rb->idstr));
+        if (!done.refusal) {
+            if (ram_reset_map(blk, f, ram_reset_template_block(
+                                          f, blk->rb->idstr))) {
+                done.info = g_new0(RamResetBlockInfo, 1);
+                done.info->system_calls = blk->info->system_calls;
+                done.info->reset_ns = get_clock() - before;
+            } else {
+                done.refusal = g_strdup("the host has refused to");
+            }
+        }
+        g_array_append_val(load.blocks, done);
+    }
+    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
+}
+
+static void *copy_worker(void *opaque)
+{
+    CopyJob *job = opaque;
+    unsigned i;
+
+    while ((i = qatomic_fetch_inc(&job->next)) < job->pieces->len) {
+        TemplateRun *piece = &g_array_index(job->pieces, TemplateRun, i);
+
+        memcpy(job->to + piece->start, job->from + piece->start, piece->len);
+    }
+    return NULL;
+}
+
+static GArray *cut_runs(const GArray *runs)
+{
+    GArray *pieces = g_array_new(false, false, sizeof(TemplateRun));
+
+    for (unsigned i = 0; i < runs->len; i++) {
+        TemplateRun run = g_array_index(runs, TemplateRun, i), piece;
+
+        for (; run.len; run.start += piece.len, run.len -= piece.len) {
+            piece = (TemplateRun) { run.start, MIN(run.len, COPY_AT_ONCE) };
+            g_array_append_val(pieces, piece);
+        }
+    }
+    return pieces;
+}
+
+static uint64_t sum(const GArray *runs)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < runs->len; i++) {
+        bytes += g_array_index(runs, TemplateRun, i).len;
+    }
+    return bytes;
+}
+
+/* What is not copied will be zero, as far as it is known to be */
+static void expect(RamResetBlock *blk, const GArray *runs)
+{
+    size_t page = qemu_target_page_size();
+
+    for (unsigned i = 0; i < runs->len; i++) {
+        TemplateRun run = g_array_index(runs, TemplateRun, i);
+
+        for (; run.len; run.start += page, run.len -= page) {
+            ram_reset_page_loaded(blk->rb, run.start, RAM_RESET_PAGE_WRITE);
+        }
+    }
+    blk->info->skipped_pages = blk->map.len / page - blk->info->copied_pages;
+}
+
+static void copy(RamResetBlock *blk, const RamTemplate *t, const GArray *runs)
+{
+    g_autoptr(GArray) pieces = cut_runs(runs);
+    CopyJob job = {
+        .from = template_copy(t), .to = blk->map.host, .pieces = pieces,
+    };
+
+    ram_reset_in_threads(MIN(ram_reset_threads(blk->owner),
+                             DIV_ROUND_UP(sum(runs), BYTES_A_THREAD)),
+                         copy_worker, &job);
+}
+
+/* Of a block that is not made zero anything may differ */
+static void compare(RamResetBlock *blk, RamTemplate *t)
+{
+    TemplateCounts counts = { 0 };
+
+    template_compare(t, blk->map.host, NULL, 0, template_words(t), &counts);
+    memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
+    blk->info->copied_pages = counts.copied;
+    blk->info->cleared_pages = counts.cleared;
+}
+
+static void describe(RamResetBlock *blk, char *reason)
+{
+    g_free(blk->info->reason);
+    blk->info->reason = reason;
+}
+
+static void describe_mapped(RamResetBlock *blk, const Done *done,
+                            const GArray *runs)
+{
+    size_t page = qemu_target_page_size();
+
+    memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
+    blk->info->strategy = g_strdup("template");
+    blk->info->system_calls = done->info->system_calls;
+    blk->info->reset_ns = done->info->reset_ns;
+    blk->info->mapped_pages = sum(runs) / page;
+    blk->info->skipped_pages = blk->map.len / page - blk->info->mapped_pages;
+    describe(blk, g_strdup("the template is mapped, pages are copied when they "
+                           "are written to"));
+}
+
+/* False if the template cannot be read */
+static bool load_block(RamResetBlock *blk, const TemplateFile *f)
+{
+    int nr = ram_reset_template_block(f, blk->rb->idstr);
+    const GArray *runs = g_array_index(f->blocks, TemplateBlock, nr).runs;
+    Done *done = find(blk->rb);
+    RamTemplate *t;
+
+    if (done && done->info) {
+        describe_mapped(blk, done, runs);
+        return true;
+    }
+    t = template_of_file(f, nr);
+    if (!t) {
+        return false;
+    }
+    if (blk->owner) {
+        copy(blk, t, runs);
+        describe(blk, g_strdup_printf("%s; copied from the template, which is "
+                                      "not mapped: %s", blk->info->reason,
+                                      done->refusal));
+    } else {
+        compare(blk, t);
+        describe(blk, g_strdup("all of it is compared with the template"));
+    }
+    template_free(t);
+    return true;
+}
+
+static bool load_blocks(const TemplateFile *f)
+{
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_blocks(&nr);
+
+    for (unsigned i = 0; i < nr; i++) {
+        if (blocks[i].owner && blocks[i].map.len) {
+            expect(&blocks[i], g_array_index(
+                f->blocks, TemplateBlock,
+                ram_reset_template_block(f, blocks[i].rb->idstr)).runs);
+        }
+    }
+    ram_reset_settle();
+    for (unsigned i = 0; i < nr; i++) {
+        if (blocks[i].map.len && !is_ignored(blocks[i].rb) &&
+            !load_block(&blocks[i], f)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void clear_done(void *opaque)
+{
+    Done *done = opaque;
+
+    qapi_free_RamResetBlockInfo(done->info);
+    g_free(done->refusal);
+}
+
+bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb))
+{
+    const TemplateFile *f = ram_reset_template();
+    bool ok;
+
+    assert(bql_locked() && f);
+    load.ignored = ignored;
+    load.blocks = g_array_new(false, true, sizeof(Done));
+    g_array_set_clear_func(load.blocks, clear_done);
+    map_blocks(f);
+    ram_reset_begin(is_left_out, true, template_file_content(f));
+    ok = load_blocks(f);
+    g_clear_pointer(&load.blocks, g_array_unref);
+    return ok;
+}

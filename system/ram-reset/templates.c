@@ -1,0 +1,311 @@
+/*
+ * RAM reset: templates in files, found, made and counted
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
+#include "system/system.h"
+#include "kept.h"
+#include "templates.h"
+#include "trace.h"
+
+/* Protected by the BQL */
+static struct {
+    TemplateFile *file;
+    char *path;                 /* of @file, or of the last one of no use */
+    char *problem;              /* why there is no @file */
+    int64_t started;            /* no file that has been used since is removed */
+} template;
+
+/* All of those with template-dir= have the same, or refuse */
+static RamReset *find_object(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+
+        if (rr->template_dir && rr->completed) {
+            return rr;
+        }
+    }
+    return NULL;
+}
+
+bool ram_reset_template_check(RamReset *rr, Error **errp)
+{
+    ERRP_GUARD();
+    RamReset *other = find_object();
+    char *reason;
+
+    if (!rr->template_dir) {
+        return true;
+    }
+    if (other && strcmp(other->template_dir, rr->template_dir)) {
+        error_setg(errp, "RAM reset objects '%s' and '%s' have different "
+                   "template-dir=, '%s' and '%s'", ram_reset_id(other),
+                   ram_reset_id(rr), other->template_dir, rr->template_dir);
+        error_append_hint(errp, "Templates are of all RAM: give one object a "
+                          "template-dir=, or all the same.\n");
+        return false;
+    }
+    rr->template_fd = open(rr->template_dir,
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    reason = rr->template_fd < 0 ? g_strdup(strerror(errno))
+                                 : template_dir_refusal(rr->template_fd);
+    if (reason) {
+        error_setg(errp, "%s '%s': template-dir '%s' cannot be used: %s",
+                   object_get_typename(OBJECT(rr)), ram_reset_id(rr),
+                   rr->template_dir, reason);
+        error_append_hint(errp, "Make a directory that belongs to the user "
+                          "that QEMU runs as, with mode 0700.\n");
+        g_free(reason);
+        if (rr->template_fd >= 0) {
+            close(rr->template_fd);
+            rr->template_fd = -1;
+        }
+        return false;
+    }
+    template.started = template.started ?: g_get_real_time() / G_USEC_PER_SEC;
+    return true;
+}
+
+bool ram_reset_templates_wanted(void)
+{
+    return find_object();
+}
+
+const TemplateFile *ram_reset_template(void)
+{
+    return template.file;
+}
+
+bool ram_reset_has_template(void)
+{
+    return template.file;
+}
+
+char *ram_reset_template_path(void)
+{
+    return g_strdup(template.path);
+}
+
+void ram_reset_template_close(void)
+{
+    g_clear_pointer(&template.file, template_file_free);
+}
+
+int ram_reset_template_block(const TemplateFile *f, const char *name)
+{
+    for (unsigned i = 0; i < f->blocks->len; i++) {
+        if (!strcmp(g_array_index(f->blocks, TemplateBlock, i).name, name)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool is_in_template(RAMBlock *rb, bool (*ignored)(RAMBlock *rb))
+{
+    return qemu_ram_is_migratable(rb) && rb->used_length &&
+           !(ignored && ignored(rb));
+}
+
+/* Why @f is not of RAM as it is laid out now, to be freed, or NULL */
+static char *misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb))
+{
+    unsigned found = 0;
+    RAMBlock *rb;
+
+    if (f->page_size != qemu_target_page_size()) {
+        return g_strdup("its pages have another size");
+    }
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        int nr;
+
+        if (!is_in_template(rb, ignored)) {
+            continue;
+        }
+        nr = ram_reset_template_block(f, rb->idstr);
+        if (nr < 0 || g_array_index(f->blocks, TemplateBlock, nr).len !=
+                      rb->used_length) {
+            return g_strdup_printf("RAM block '%s' has another size in it",
+                                   rb->idstr);
+        }
+        found++;
+    }
+    return found == f->blocks->len
+           ? NULL : g_strdup("it has RAM that this machine has not");
+}
+
+static void set_problem(char *problem)
+{
+    g_free(template.problem);
+    template.problem = problem;
+}
+
+/* Which file it is about is in template.path */
+static void warn(const char *what)
+{
+    static char *last;
+
+    if (g_strcmp0(last, template.problem)) {
+        g_free(last);
+        last = g_strdup(template.problem);
+        warn_report("template '%s' %s: %s", template.path, what, last);
+    }
+}
+
+static void set_path(RamReset *rr, const char *identity)
+{
+    g_autofree char *name = template_file_name(identity);
+
+    g_free(template.path);
+    template.path = g_build_filename(rr->template_dir, name, NULL);
+}
+
+/* To map a file would then populate all that it leaves out */
+static bool is_locked(void)
+{
+    if (should_mlock(mlock_state)) {
+        set_problem(g_strdup("memory is locked (-overcommit mem-lock)"));
+        return true;
+    }
+    return false;
+}
+
+bool ram_reset_template_find(const char *identity,
+                             bool (*ignored)(RAMBlock *rb), int64_t *note)
+{
+    RamReset *rr = find_object();
+    char *reason = NULL;
+
+    assert(bql_locked());
+    ram_reset_template_close();
+    if (!rr || is_locked()) {
+        return false;
+    }
+    set_path(rr, identity);
+    template.file = template_file_open(rr->template_fd, identity, &reason);
+    if (template.file) {
+        reason = misfit(template.file, ignored);
+    }
+    if (template.file && !reason) {
+        set_problem(NULL);
+        *note = template.file->note;
+        return true;
+    }
+    ram_reset_template_close();
+    if (reason) {
+        set_problem(reason);
+        warn("is of no use, and will be made anew");
+    } else {
+        set_problem(g_strdup("there was none of this snapshot"));
+    }
+    return false;
+}
+
+/* What of @blk is not zero, in pages */
+static GArray *find_runs(const RamResetBlock *blk)
+{
+    uint64_t page = qemu_target_page_size();
+    g_autoptr(GArray) content = kept_find_content(blk);
+    GArray *runs = g_array_new(false, false, sizeof(TemplateRun));
+    uint64_t done = 0;
+
+    for (unsigned i = 0; i < content->len; i++) {
+        RamResetRange range = g_array_index(content, RamResetRange, i);
+
+        range.start = MAX(QEMU_ALIGN_DOWN(range.start, page), done);
+        range.end = MIN(QEMU_ALIGN_UP(range.end, page), blk->map.len);
+        template_find_runs(blk->map.host, range.start, range.end, page, runs);
+        done = MAX(range.end, done);
+    }
+    return runs;
+}
+
+static bool write_template(RamReset *rr, TemplateFile *f,
+                           bool (*ignored)(RAMBlock *rb), char **reason)
+{
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_blocks(&nr);
+    g_autofree uint8_t **hosts = g_new(uint8_t *, nr);
+
+    for (unsigned i = 0; i < nr; i++) {
+        RamResetBlock *blk = &blocks[i];
+
+        if (is_in_template(blk->rb, ignored)) {
+            hosts[f->blocks->len] = blk->map.host;
+            template_file_add_block(f, blk->rb->idstr, blk->map.len,
+                                    find_runs(blk));
+        }
+    }
+    return template_dir_make_room(rr->template_fd, rr->template_limit,
+                                  template_file_content(f), template.started,
+                                  reason) &&
+           template_file_write(f, rr->template_fd, hosts, reason);
+}
+
+void ram_reset_template_make(const char *identity, int64_t note,
+                             bool (*ignored)(RAMBlock *rb))
+{
+    RamReset *rr = find_object();
+    int64_t before = get_clock();
+    char *reason = NULL;
+    TemplateFile *f;
+    unsigned nr;
+    bool alone;
+
+    assert(bql_locked());
+    ram_reset_template_close();
+    if (!rr || is_locked()) {
+        return;
+    }
+    set_path(rr, identity);
+    f = template_file_new(identity, note, qemu_target_page_size());
+    alone = !ram_reset_blocks(&nr);
+    if (alone) {
+        ram_reset_begin_blocks(&nr);
+    }
+    if (write_template(rr, f, ignored, &reason)) {
+        template.file = template_file_open(rr->template_fd, identity, &reason);
+        reason = reason ?: template.file ? NULL : g_strdup("it has gone");
+    }
+    if (alone) {
+        qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
+    }
+    trace_ram_reset_template_made(template.path, template_file_content(f),
+                                  get_clock() - before);
+    template_file_free(f);
+    set_problem(reason);
+    if (reason) {
+        warn("has not been made");
+    }
+}
+
+RamResetTemplateInfo *ram_reset_query_template(void)
+{
+    RamReset *rr = find_object();
+    RamResetTemplateInfo *info;
+
+    if (!rr) {
+        return NULL;
+    }
+    info = g_new0(RamResetTemplateInfo, 1);
+    info->dir = g_strdup(rr->template_dir);
+    info->limit = rr->template_limit;
+    info->size = template_dir_size(rr->template_fd);
+    info->problem = g_strdup(template.problem);
+    if (template.file) {
+        info->file = g_strdup(template.path);
+        info->has_content = true;
+        info->content = template_file_content(template.file);
+    }
+    return info;
+}

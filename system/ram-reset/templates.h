@@ -1,0 +1,29 @@
+/*
+ * RAM reset: the template that RAM is of
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_TEMPLATES_H
+#define RAM_RESET_TEMPLATES_H
+
+#include "internal.h"
+#include "templatefile.h"
+
+/*
+ * The file that has been loaded, or written, last, as long as RAM has been
+ * what it says since, but for what the guest has written; NULL if there is
+ * none.  Valid until the next load or save.  BQL held.
+ */
+const TemplateFile *ram_reset_template(void);
+
+/* The number of the block called @name in @f, -1 if there is none */
+int ram_reset_template_block(const TemplateFile *f, const char *name);
+
+/*
+ * Open @rr->template_dir, if it has one.  False with @errp set if it cannot be
+ * used, or if another object has another one.
+ */
+bool ram_reset_template_check(RamReset *rr, Error **errp);
+
+#endif
