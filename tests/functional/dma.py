@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-What writes to guest RAM without the guest's doing: a virtio-blk device, driven
+What changes guest RAM without the guest's doing: virtio devices, driven
 from outside through QEMU's qtest protocol, whatever runs the guest meanwhile.
 
 Virtio's legacy interface, see its specification 1.2, sections 2.7 and 4.1.4.8.
@@ -18,8 +18,6 @@ from machine import MachineError, run_quietly
 SECTOR = 512
 PAGE = 4096
 SCRATCH = 10 * PAGE             # for a queue of 1024
-SLOT = 5
-PORT = 0xc000
 TIMEOUT = 60.0
 
 CONFIG_ADDRESS, CONFIG_DATA = 0xcf8, 0xcfc
@@ -73,74 +71,115 @@ class Qtest:
         self.ask(f'write {address:#x} {len(data)} 0x{data.hex()}')
 
 
-class Disk:
+class Legacy:
     """
-    @size bytes of noise.  @scratch: SCRATCH bytes of guest RAM for the queue
-    and a request; whatever a load has done to them is no matter.
+    A virtio device. @scratch: SCRATCH bytes of guest RAM for a queue and a
+    request; whatever a load has done to them is no matter.
     """
 
+    def __init__(self, slot: int, port: int, scratch: int):
+        self._slot = slot
+        self._port = port
+        self._scratch = scratch
+
+    def _config(self, qtest: Qtest, register: int, value: int) -> None:
+        qtest.out('l', CONFIG_ADDRESS, 1 << 31 | self._slot << 11 | register)
+        qtest.out('l', CONFIG_DATA, value)
+
+    @property
+    def request(self) -> int:
+        """A page for what the device is to be told."""
+        return self._scratch + SCRATCH - PAGE
+
+    def submit(self, qtest: Qtest, request: bytes,
+               *descriptors: tuple[int, int, int]) -> int:
+        """
+        By a fresh driver, to the first queue, not waited for. @descriptors:
+        address, bytes, flags.  The address of the used ring.
+        """
+        self._config(qtest, BAR0, self._port)
+        self._config(qtest, COMMAND, IO_AND_MASTER)
+        qtest.out('b', self._port + STATUS, 0)
+        qtest.out('b', self._port + STATUS, DRIVER_OK & ~4)
+        qtest.out('w', self._port + QUEUE_SELECT, 0)
+        size = int(qtest.ask(f'inw {self._port + QUEUE_SIZE:#x}'), 0)
+        used = self._queue(qtest, size, request, descriptors)
+        qtest.out('l', self._port + QUEUE_ADDRESS, self._scratch // PAGE)
+        qtest.out('b', self._port + STATUS, DRIVER_OK)
+        qtest.out('w', self._port + QUEUE_NOTIFY, 0)
+        return used
+
+    def _queue(self, qtest: Qtest, size: int, request: bytes,
+               descriptors: tuple[tuple[int, int, int], ...]) -> int:
+        available = 16 * size
+        used = -(-(available + 6 + 2 * size) // PAGE) * PAGE
+        assert used + 6 + 8 * size <= SCRATCH - PAGE
+        qtest.ask(f'memset {self._scratch:#x} {SCRATCH} 0')
+        qtest.write(self.request, request)
+        qtest.write(self._scratch, b''.join(
+            struct.pack('<QIHH', *descriptor, i + 1)
+            for i, descriptor in enumerate(descriptors)))
+        qtest.write(self._scratch + available, struct.pack('<HHH', 0, 1, 0))
+        return self._scratch + used
+
+    def wait(self, qtest: Qtest, used: int) -> None:
+        deadline = time.monotonic() + TIMEOUT
+        while qtest.read(used + 2, 2) != b'\1\0':
+            if time.monotonic() > deadline:
+                raise MachineError('the device does not answer')
+
+
+class Balloon(Legacy):
+    """Gives pages of guest RAM to the host."""
+
+    SLOT, PORT = 6, 0xc100
+
+    def __init__(self, scratch: int):
+        super().__init__(self.SLOT, self.PORT, scratch)
+        self.args = ('-device', 'virtio-balloon-pci,disable-modern=on,'
+                                f'addr={self.SLOT}')
+
+    def inflate(self, qtest: Qtest, addresses: list[int]) -> None:
+        request = struct.pack(f'<{len(addresses)}I',
+                              *(at // PAGE for at in addresses))
+        assert len(request) <= PAGE
+        self.wait(qtest, self.submit(qtest, request, (self.request,
+                                                      len(request), 0)))
+
+
+class Disk(Legacy):
+    """@size bytes of noise."""
+
+    SLOT, PORT = 5, 0xc000
+
     def __init__(self, workdir: Path, size: int, scratch: int):
+        super().__init__(self.SLOT, self.PORT, scratch)
         self._image = workdir / 'noise.raw'
         self._image.write_bytes(secrets.token_bytes(size))
-        self._scratch = scratch
         self.sectors = size // SECTOR
         self.args = (
             '-blockdev', f'driver=file,node-name=noise,read-only=on,'
                          f'filename={self._image}',
             '-device', 'virtio-blk-pci,drive=noise,disable-modern=on,'
-                       f'addr={SLOT}')
+                       f'addr={self.SLOT}')
 
     def content(self, sector: int, count: int) -> bytes:
         with open(self._image, 'rb') as f:
             f.seek(sector * SECTOR)
             return f.read(count * SECTOR)
 
-    def _config(self, qtest: Qtest, register: int, value: int) -> None:
-        qtest.out('l', CONFIG_ADDRESS, 1 << 31 | SLOT << 11 | register)
-        qtest.out('l', CONFIG_DATA, value)
-
     def read(self, qtest: Qtest, sector: int, count: int, to: int) -> None:
         """@count sectors from @sector into guest RAM, by a fresh driver."""
-        used = self.start(qtest, sector, count, to)
-        deadline = time.monotonic() + TIMEOUT
-        while qtest.read(used + 2, 2) != b'\1\0':
-            if time.monotonic() > deadline:
-                raise MachineError('the disk does not answer')
-        assert qtest.read(self._request + 16, 1) == b'\0', 'the read fails'
+        self.wait(qtest, self.start(qtest, sector, count, to))
+        status = qtest.read(self.request + 16, 1)
+        assert status == b'\0', 'the read fails'
 
     def start(self, qtest: Qtest, sector: int, count: int, to: int) -> int:
         """The same, not waited for; the address of the used ring."""
-        self._config(qtest, BAR0, PORT)
-        self._config(qtest, COMMAND, IO_AND_MASTER)
-        qtest.out('b', PORT + STATUS, 0)
-        qtest.out('b', PORT + STATUS, DRIVER_OK & ~4)
-        qtest.out('w', PORT + QUEUE_SELECT, 0)
-        size = int(qtest.ask(f'inw {PORT + QUEUE_SIZE:#x}'), 0)
-        used = self._queue(qtest, size, sector, count, to)
-        qtest.out('l', PORT + QUEUE_ADDRESS, self._scratch // PAGE)
-        qtest.out('b', PORT + STATUS, DRIVER_OK)
-        qtest.out('w', PORT + QUEUE_NOTIFY, 0)
-        return used
-
-    @property
-    def _request(self) -> int:
-        return self._scratch + SCRATCH - PAGE
-
-    def _queue(self, qtest: Qtest, size: int, sector: int, count: int,
-               to: int) -> int:
-        """The address of the used ring."""
-        available = 16 * size
-        used = -(-(available + 6 + 2 * size) // PAGE) * PAGE
-        assert used + 6 + 8 * size <= SCRATCH - PAGE
-        qtest.ask(f'memset {self._scratch:#x} {SCRATCH} 0')
-        qtest.write(self._request, struct.pack('<IIQB', 0, 0, sector, 0xff))
-        qtest.write(self._scratch, b''.join(
-            struct.pack('<QIHH', *descriptor) for descriptor in (
-                (self._request, 16, NEXT, 1),
-                (to, count * SECTOR, NEXT | DEVICE_WRITES, 2),
-                (self._request + 16, 1, DEVICE_WRITES, 0))))
-        qtest.write(self._scratch + available, struct.pack('<HHH', 0, 1, 0))
-        return self._scratch + used
+        return self.submit(
+            qtest, struct.pack('<IIQB', 0, 0, sector, 0xff),
+            (self.request, 16, NEXT), (to, count * SECTOR, NEXT | DEVICE_WRITES),
+            (self.request + 16, 1, DEVICE_WRITES))
 
 
 class BadDisk(Disk):
@@ -162,4 +201,4 @@ class BadDisk(Disk):
                          'inject-error.0.event=read_aio',
             '-blockdev', 'driver=qcow2,node-name=noise,read-only=on,file=bad',
             '-device', 'virtio-blk-pci,drive=noise,disable-modern=on,'
-                       f'addr={SLOT},rerror=stop')
+                       f'addr={self.SLOT},rerror=stop')
