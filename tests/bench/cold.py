@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How long a new QEMU takes to have a guest of a snapshot answer.
+
+Beside template-dir= there is an unpatched QEMU, which is built by
+
+    build/venv/bin/meson compile -C build stock
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import select
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import rewind_guests as guests
+import products
+import standalone
+from loadvm_guests import TAG
+from machine import MIB, MachineError, kvm_usable
+from report import ROUNDS, Failure, Section, Table, figure
+from rewind_guests import SHM, START, Scene
+
+NAME = 'cold'
+TITLE = 'Starting a new QEMU from a snapshot'
+
+PATIENCE = 60.0
+POLL = 0.0005
+WARM_UPS = 2
+PAGES = 1000
+CROWD = 20
+
+WHAT = (
+    'A guest in ring 3 with so much RAM that is not zero has been saved. '
+    'answer is the time from the start of a QEMU process until that guest has '
+    'answered a message, which is sent each half a millisecond; touch is what '
+    f'the guest then takes to write to {PAGES} pages, scattered over all of '
+    'its RAM up to 3 GiB. boot is an unpatched QEMU without a snapshot, stock '
+    'the same with -loadvm, template ours with -loadvm and a ram-reset-auto '
+    'object whose template-dir= is in /dev/shm, and rewind has rewind=on as '
+    'well. image is an unpatched QEMU that maps a RAM file in /dev/shm with '
+    'share=off and has the rest from -incoming file: with x-ignore-shared. It '
+    'has no disk, all others take one back.')
+
+
+def command(scene: Scene, qemu: Path, *args: Any) -> list[str]:
+    return [str(a) for a in (
+        qemu, '-nodefaults', '-display', 'none', '-vga', 'none', '-L',
+        products.FIRMWARE, '-accel', scene.accel, '-m', f'{scene.ram}M',
+        '-bios', 'qboot.rom', '-kernel', products.ring3_image(), *args)]
+
+
+def memory(scene: Scene) -> list[str]:
+    kind = 'memory-backend-memfd,share=on' if scene.memory == 'shared' \
+        else 'memory-backend-ram'
+    return ['-object', f'{kind},id=mem0,size={scene.ram}M',
+            '-M', 'pc,memory-backend=mem0']
+
+
+class Process:
+    """A QEMU, asked from the first moment on whether its guest is there."""
+
+    def __init__(self, args: list[str], log: Path, qmp: bytes):
+        self._end, theirs = socket.socketpair()
+        self._qmp, their_qmp = socket.socketpair()
+        self._text = b''
+        args = args + ['-chardev', f'socket,id=s,fd={theirs.fileno()}',
+                       '-chardev', f'socket,id=q,fd={their_qmp.fileno()}',
+                       '-serial', 'chardev:s', '-mon',
+                       'chardev=q,mode=control']
+        # there before QEMU asks, so that nobody waits
+        self._qmp.sendall(qmp)
+        with log.open('wb') as output:
+            self._started = time.perf_counter()
+            self._process = subprocess.Popen(
+                args, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                pass_fds=(theirs.fileno(), their_qmp.fileno()))
+        theirs.close()
+        their_qmp.close()
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _read(self, wait: float) -> None:
+        if select.select([self._end], [], [], wait)[0]:
+            try:
+                data = self._end.recv(65536)
+            except ConnectionResetError:
+                data = b''
+            if not data:
+                raise MachineError(f'{self._log.parent.name}: QEMU has ended: '
+                                   + self._log.read_text(errors='replace'))
+            self._text += data
+
+    def wait(self, pattern: bytes, send: bytes = b'') -> re.Match:
+        while not (match := re.search(pattern, self._text)):
+            if time.perf_counter() - self._started > PATIENCE:
+                raise MachineError(f'no answer, but {self._text[-200:]!r}')
+            with contextlib.suppress(BlockingIOError):
+                self._end.send(send, socket.MSG_DONTWAIT)
+            self._read(POLL if send else 1)
+        self._text = self._text[match.end():]
+        return match
+
+    def answer(self) -> float:
+        """Seconds until there is one."""
+        self.wait(rb'pong 1\n', b'\nping 1\n')
+        return time.perf_counter() - self._started
+
+    def ask(self, *words: Any) -> str:
+        text = ' '.join(w if isinstance(w, str) else f'{w:x}' for w in words)
+        self._end.sendall(f'\nping 2\n{text}\n'.encode())
+        self.wait(rb'pong 2\n')
+        return self.wait(rb'(?:^|\n)ok([^\n]*)\n')[1].decode().strip()
+
+    def pss(self) -> float:
+        """MiB that this process accounts for, what is shared by its share."""
+        text = Path(f'/proc/{self.pid}/smaps_rollup').read_text()
+        return int(re.search(r'^Pss:\s+(\d+)', text, re.M)[1]) / 1024
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._end.close()
+        self._qmp.close()
+
+
+@dataclass
+class Starter:
+    """
+    A way to start; @args of a QEMU, in a folder of its own, and what its
+    monitor is told.
+    """
+
+    name: str
+    scene: Scene
+    args: list[str]
+    folder: Path
+    qmp: bytes = b''
+
+    def start(self) -> Process:
+        return Process(self.args, self.folder / 'log', self.qmp)
+
+    def cycle(self, hertz: float) -> dict[str, float]:
+        with contextlib.closing(self.start()) as process:
+            found = {'answer': process.answer() * 1e3}
+            room = self.scene.room
+            ticks = process.ask('touch', START, room, PAGES,
+                                self.scene.step(0))
+            return found | {'touch': int(ticks, 16) / hertz * 1e3}
+
+
+class Field:
+    """Those that take turns for one scene."""
+
+    def __init__(self, work: Path, scene: Scene, stock: Path):
+        self.scene = scene
+        self._work = work
+        self._stock = stock
+        snapshots = work / 'snapshots'
+        snapshots.mkdir()
+        self._saved = guests.Snapshots(snapshots, stock).get(scene)
+        self.templates = SHM / f'ram-reset-bench-{os.getpid()}-templates'
+        self.templates.mkdir(mode=0o700)
+        self._image = guests.Image('image', work / 'image', scene, stock,
+                                   started=False)
+        self.hertz = self._image.hertz
+
+    def close(self) -> None:
+        self._image.close()
+        shutil.rmtree(self.templates)
+
+    def starter(self, name: str, qemu: Path, *args: Any,
+                loadvm: bool = True) -> Starter:
+        folder = self._work / name
+        folder.mkdir()
+        disk = folder / 'disk.qcow2'
+        shutil.copy(self._saved, disk)
+        every = [*memory(self.scene), '-blockdev',
+                 f'driver=qcow2,node-name=disk0,file.driver=file,'
+                 f'file.filename={disk}', *args]
+        return Starter(name, self.scene, command(
+            self.scene, qemu, *every, *(['-loadvm', TAG] if loadvm else [])),
+            folder)
+
+    def ours(self, name: str, options: str = '') -> Starter:
+        return self.starter(name, products.QEMU, '-object',
+                            'ram-reset-auto,id=rr0,'
+                            f'template-dir={self.templates}{options}')
+
+    def image(self) -> Starter:
+        folder = self._work / 'image'
+        return Starter('image', self.scene, command(
+            self.scene, self._stock, '-object',
+            f'memory-backend-file,id=mem0,size={self.scene.ram}M,'
+            f'mem-path={self._image._image},share=off',
+            '-M', 'pc,memory-backend=mem0', '-incoming', 'defer'), folder,
+            ''.join(json.dumps(line) for line in (
+                {'execute': 'qmp_capabilities'},
+                {'execute': 'migrate-set-capabilities', 'arguments': {
+                    'capabilities': [{'capability': 'x-ignore-shared',
+                                      'state': True}]}},
+                {'execute': 'migrate-incoming', 'arguments': {
+                    'uri': f'file:{folder / "state"}'}})).encode())
+
+    def all(self) -> list[Starter]:
+        return [self.starter('boot', self._stock, loadvm=False),
+                self.starter('stock', self._stock), self.image(),
+                self.ours('template'), self.ours('rewind', ',rewind=on')]
+
+
+def race(field: Field, rounds: int) -> list[dict]:
+    starters = field.all()
+    order = random.Random(0)
+    samples: dict[str, list[dict]] = {s.name: [] for s in starters}
+    for turn in range(WARM_UPS + rounds):
+        for starter in order.sample(starters, len(starters)):
+            found = starter.cycle(field.hertz)
+            if turn >= WARM_UPS:
+                samples[starter.name].append(found)
+    return [{'table': 'start', 'what': name, **asdict(field.scene),
+             'samples': {key: [f[key] for f in found] for key in found[0]}}
+            for name, found in samples.items()]
+
+
+def crowd(field: Field) -> list[dict]:
+    """PSS of many guests, and of one; each has written to some pages."""
+    rows = []
+    for name, options in (('template', ''), ('rewind', ',rewind=on')):
+        starters = [field.ours(f'{name}-{i}', options) for i in range(CROWD)]
+        starters[0].cycle(field.hertz)
+        for count in (1, CROWD):
+            with contextlib.ExitStack() as stack:
+                all_of = []
+                for starter in starters[:count]:
+                    process = stack.enter_context(contextlib.closing(
+                        starter.start()))
+                    process.answer()
+                    # reads what is stored, writes to some of it
+                    process.ask('sum', START, field.scene.stored * MIB)
+                    process.ask('touch', START, field.scene.room, PAGES,
+                                field.scene.step(0))
+                    all_of.append(process)
+                rows.append({'table': 'crowd', 'what': name, 'count': count,
+                             **asdict(field.scene),
+                             'pss': sum(p.pss() for p in all_of)})
+        for starter in starters:
+            shutil.rmtree(starter.folder)
+    return rows
+
+
+def start_table(data: Sequence[dict]) -> Table:
+    rows = []
+    for cell in sorted({(r['accel'], r['memory'], r['ram'], r['stored'])
+                        for r in data}):
+        found = {r['what']: r['samples'] for r in data
+                 if (r['accel'], r['memory'], r['ram'], r['stored']) == cell}
+        image = statistics.median(found['image']['answer'])
+        for name, samples in found.items():
+            rows.append((*cell, name, figure(samples['answer']),
+                         f'{statistics.median(samples["answer"]) / image:.2f}',
+                         figure(samples['touch'])))
+    return Table('From the start of the process to the answer',
+                 ('', 'memory', 'RAM MiB', 'stored MiB', '', 'answer ms',
+                  'of image', 'touch ms'), rows)
+
+
+def crowd_table(data: Sequence[dict]) -> Table:
+    rows = []
+    for name in sorted({r['what'] for r in data}):
+        one, many = (next(r['pss'] for r in data
+                          if r['what'] == name and r['count'] == count)
+                     for count in (1, CROWD))
+        rows.append((name, f'{one:.0f}', f'{many:.0f}',
+                     f'{many / (CROWD * one):.3f}'))
+    scene = data[0]
+    return Table(f'{CROWD} guests of one snapshot, {scene["ram"]} MiB of RAM, '
+                 f'{scene["stored"]} stored, all of that read',
+                 ('', 'PSS of one, MiB', f'of {CROWD}', f'to {CROWD} x one'),
+                 rows)
+
+
+def tables(data: Sequence[dict]) -> list[Table]:
+    found = []
+    for name, make in (('start', start_table), ('crowd', crowd_table)):
+        rows = [r for r in data if r['table'] == name]
+        if rows:
+            found.append(make(rows))
+    return found
+
+
+def scenes(quick: bool) -> list[Scene]:
+    ram, sizes = (1024, (64,)) if quick else (4096, (256, 1024))
+    return [Scene('kvm', kind, ram, stored, PAGES)
+            for stored in sizes for kind in ('private', 'shared')]
+
+
+def run(ctx: Any, only: str = '', rounds: int = 0) -> Section:
+    stock = ctx.build / 'stock/qemu-system-x86_64'
+    if not stock.exists():
+        raise Failure('the unpatched QEMU is missing: build/venv/bin/meson '
+                      'compile -C build stock')
+    notes = [WHAT]
+    data: list[dict] = []
+    todo: list[tuple[str, Scene, Callable[[Field], list[dict]]]] = []
+    rounds = rounds or (3 if ctx.quick else 3 * ROUNDS)
+    if kvm_usable():
+        every = scenes(ctx.quick)
+        todo = [(f'start {s}', s, lambda f: race(f, rounds)) for s in every]
+        todo += [(f'crowd {every[0]}', every[0], crowd)]
+    else:
+        notes.append('/dev/kvm cannot be opened, so there is nothing here.')
+    todo = [t for t in todo if re.search(only, t[0])]
+    ctx.expect(len(todo))
+    try:
+        for name, scene, measure in todo:
+            ctx.step(name)
+            with tempfile.TemporaryDirectory(
+                    prefix='cold-', dir=products.BUILD) as folder, \
+                    contextlib.closing(Field(Path(folder), scene, stock)
+                                       ) as field:
+                data += measure(field)
+    except (products.Missing, MachineError) as e:
+        raise Failure(str(e)) from e
+    return Section(NAME, TITLE, data, tables(data), [], notes)
+
+
+def main() -> int:
+    p = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--quick', action='store_true', help='few and small cells')
+    p.add_argument('--cells', default='', metavar='REGEX',
+                   help='only what matches, such as "start .* shared"')
+    p.add_argument('--rounds', type=int, default=0)
+    p.add_argument('--json', type=Path, help='write all samples to this file')
+    args = p.parse_args()
+    return standalone.deliver('cold.py', args.json, lambda: run(
+        standalone.Context(args.quick), args.cells, args.rounds))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
