@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/ram-reset-xml: it adds its lines, and leaves every other byte."""
+
+import json
+import os
+import stat
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / 'scripts/ram-reset-xml'
+DOMAINS = Path(__file__).resolve().parent / 'domains'
+QEMU = '{http://libvirt.org/schemas/domain/qemu/1.0}'
+OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
+DECLARED = b" xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
+
+# Where (behind these bytes, the last of them) what is put in
+BLOCK = ("{i}<qemu:commandline>{i}{u}<qemu:arg value='-object'/>{i}{u}"
+         "<qemu:arg value='" + OBJECT + "'/>{i}</qemu:commandline>")
+TWO = "{i}<{p}arg value='-object'/>{i}<{p}arg value='" + OBJECT + "'/>"
+ADDED = {
+    'virt-install': (b'  </devices>', BLOCK.format(i='\n  ', u='  ')),
+    'hugepages-numa': (b"relabel='yes'/>", BLOCK.format(i='\n  ', u='  ')),
+    'holders': (b'  </devices>', BLOCK.format(i='\n  ', u='  ')),
+    'crlf': (b'    </devices>', BLOCK.format(i='\r\n    ', u='    ')),
+    'kubevirt': (b'</iothreads>', BLOCK.format(i='\n\t', u='\t')),
+    'one-line': (b'</devices>', BLOCK.format(i='', u='')),
+    'odd': (b']]&gt; -->', BLOCK.format(i='', u='')),
+    'commandline': (b'support=off"/>', TWO.format(i='\n    ', p='qemu:')),
+    'prefix': (b"'-snapshot'/>", TWO.format(i='\n\t\t', p='q:')),
+}
+# Behind which bytes the namespace is declared, where it was not
+DECLARATION = {'virt-install': b"<domain type='kvm'", 'odd': b"id='3'",
+               'hugepages-numa': b"<domain type='kvm'",
+               'holders': b"<domain type='kvm'", 'crlf': b"<domain type='kvm'",
+               'one-line': b"<domain type='kvm'"}
+REFUSED = {
+    'aarch64': 'the guest is aarch64',
+    'dangling': "the last <qemu:arg> is a '-object'",
+    'dtd': 'it has a DTD',
+    'empty': 'it is empty',
+    'entity': 'undefined entity',
+    'json-object': 'is not written as',
+    'lxc': "of type 'lxc'",
+    'network': 'its root is <network>',
+    'one-argument': "does not follow a '-object'",
+    'other-id': "object with the id 'mine'",
+    'qom-type': 'is not written as',
+    'raw-disk': 'no writable disk of type qcow2',
+    'sev': 'confidential guest',
+    'taken-id': "another object has the id 'rr0'",
+    'truncated': 'not well-formed XML',
+    'two-commandlines': 'two <qemu:commandline>',
+    'two-objects': "two objects with the id 'rr0'",
+}
+
+
+def run(*args, data: bytes = b'', **kwargs) -> subprocess.CompletedProcess:
+    return subprocess.run([TOOL, *args], input=data, capture_output=True,
+                          check=False, timeout=60, **kwargs)
+
+
+def piped(data: bytes, *args) -> bytes:
+    done = run('-', *args, data=data)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refusal(done: subprocess.CompletedProcess) -> str:
+    text = done.stderr.decode()
+    assert done.returncode == 1 and done.stdout == b'', text
+    assert text.startswith('ram-reset-xml: ') and 'Traceback' not in text
+    assert text.count('\n') == 1, text
+    return text
+
+
+def domain(name: str) -> bytes:
+    return (DOMAINS / f'{name}.xml').read_bytes()
+
+
+def behind(data: bytes, anchor: bytes, new: bytes) -> bytes:
+    head, found, tail = data.rpartition(anchor)
+    assert found, anchor
+    return head + anchor + new + tail
+
+
+def arguments(data: bytes) -> list[str]:
+    return [arg.get('value') for arg in
+            ET.fromstring(data).findall(f'{QEMU}commandline/{QEMU}arg')]
+
+
+@pytest.mark.parametrize('name', ADDED)
+def test_adds_only_its_bytes(name):
+    anchor, text = ADDED[name]
+    expected = behind(domain(name), anchor, text.encode())
+    if name in DECLARATION:
+        at = expected.index(DECLARATION[name]) + len(DECLARATION[name])
+        expected = expected[:at] + DECLARED + expected[at:]
+    assert piped(domain(name)) == expected
+    assert arguments(expected)[-2:] == ['-object', OBJECT]
+
+
+@pytest.mark.parametrize('name', ADDED)
+def test_again_and_back(name):
+    once = piped(domain(name))
+    assert once != domain(name)
+    assert piped(once) == once
+    assert piped(once, '--remove') == domain(name)
+    assert piped(domain(name), '--remove') == domain(name)
+
+
+def test_empty_commandline_of_a_default_namespace():
+    new = piped(domain('local-namespace'))
+    assert arguments(new) == ['-object', OBJECT]
+    assert piped(new) == new
+    head, tail = domain('local-namespace').split(b'/>\n</domain>')
+    assert new.startswith(head + b'>\n') and new.endswith(b'\n</domain>' + tail)
+
+
+@pytest.mark.parametrize('name', ADDED)
+def test_other_options_replace_the_object(name):
+    other = 'ram-reset-memset,id=rr0,threads=4,verify=on'
+    old = piped(domain(name))
+    assert piped(old, '--object', other) == \
+        old.replace(OBJECT.encode(), other.encode())
+
+
+def test_replaces_in_double_quotes():
+    data = piped(domain('kubevirt')).replace(f"'{OBJECT}'".encode(),
+                                             f'"{OBJECT}"'.encode())
+    assert piped(data) == data
+    other = 'ram-reset-madvise,id=rr0'
+    assert piped(data, '--object', other) == \
+        data.replace(f'"{OBJECT}"'.encode(), f"'{other}'".encode())
+
+
+@pytest.mark.parametrize('text', (
+    'ram-reset-madvise,id=a.b-c_1,memdev=pc.ram',
+    'ram-reset-auto,id=x,rewind=on,rewind-limit=1.5G,objective=latency,'
+    "costs=/a b/it's <&> \"ü\" ,, 1",
+    'ram-reset-auto,id=x,template-dir=/dev/shm,template-limit=512M'))
+def test_options_arrive(text):
+    assert arguments(piped(domain('odd'), '--object', text))[-1] == text
+
+
+@pytest.mark.parametrize('text, reason', (
+    ('', "of type ''"),
+    ('ram-reset-auto', "no 'id='"),
+    ('ram-reset-fast,id=rr0', "of type 'ram-reset-fast'"),
+    ('id=rr0,qom-type=ram-reset-auto', "of type 'id=rr0'"),
+    ('ram-reset-auto,id=rr0,rewind', "the option 'rewind'"),
+    ('ram-reset-auto,id=rr0,', "the option ''"),
+    ('ram-reset-auto,id=rr0,speed=9', "the option 'speed=9'"),
+    ('ram-reset-memset,id=rr0,objective=total', "the option 'objective=total'"),
+    ('ram-reset-auto,id=rr0,rewind=maybe', 'rewind=maybe'),
+    ('ram-reset-auto,id=rr0,threads=65', 'threads=65'),
+    ('ram-reset-auto,id=rr0,rewind-limit=lots', 'rewind-limit=lots'),
+    ('ram-reset-auto,id=0rr', 'id=0rr'),
+    ('ram-reset-auto,id=rr0,id=rr1', "'id=' twice"),
+    ('ram-reset-auto,id=rr0,memdev=a\nb', 'control characters'),
+    ('ram-reset-auto,id=rr0,memdev=', 'memdev='),
+    ('ram-reset-hugefile,id=rr0', "no 'memdev='"),
+    ('ram-reset-hugefile,id=rr0,memdev=pc.ram', 'memory-backend-file'),
+    ('{"qom-type":"ram-reset-auto","id":"rr0"}', 'of type')))
+def test_bad_options(text, reason):
+    assert reason in refusal(run('-', '--object', text, data=domain('odd')))
+
+
+def test_hugefile_with_memory_of_its_own():
+    data = domain('commandline').replace(
+        b'rng-random,id=rng9,filename=/dev/urandom',
+        b'memory-backend-file,id=huge,size=8G,share=on,'
+        b'mem-path=/dev/hugepages/vm')
+    text = 'ram-reset-hugefile,id=rr0,memdev=huge,unlink=never'
+    assert text in arguments(piped(data, '--object', text))
+
+
+def test_every_refused_domain_is_listed():
+    assert {p.stem for p in (DOMAINS / 'refused').iterdir()} == set(REFUSED)
+
+
+@pytest.mark.parametrize('name', REFUSED)
+def test_refuses(name, tmp_path):
+    data = domain(f'refused/{name}')
+    path = tmp_path / 'domain.xml'
+    path.write_bytes(data)
+    assert REFUSED[name] in refusal(run(path))
+    assert path.read_bytes() == data
+
+
+def test_remove_helps_where_an_object_is_in_the_way():
+    for name in 'other-id', 'two-objects':
+        cleared = piped(domain(f'refused/{name}'), '--remove')
+        assert b'ram-reset' not in cleared and b'commandline' not in cleared
+        assert arguments(piped(cleared)) == ['-object', OBJECT]
+
+
+@pytest.mark.parametrize('data, reason', (
+    (domain('crlf').decode('utf-8-sig').encode('utf-16'), 'UTF-16'),
+    (b'<?xml version="1.0" encoding="klingon"?><domain/>', 'klingon'),
+    (b'plain text', 'not well-formed'),
+    (b"<domain xmlns='urn:x' type='kvm'/>", 'its root is'),
+    (b'<domain/>', "of type ''")))
+def test_refuses_other_data(data, reason):
+    text = refusal(run('-', data=data))
+    assert reason in text or 'encoding' in text
+
+
+def test_warnings():
+    text = run('-', data=domain('holders')).stderr.decode()
+    for what in ("disk 'vdb' (raw) and the UEFI variables (raw)",
+                 'most assigned host devices', '<locked/> memory',
+                 'memory in files', 'vhost-user', 'virtiofs', '<vsock>'):
+        assert what in text
+    assert 'sda' not in text
+    assert 'vhost of a virtio' in \
+        run('-', data=domain('virt-install')).stderr.decode()
+    assert run('-', data=domain('commandline')).stderr == b''
+    plain = run('-', '--object', 'ram-reset-memset,id=rr0',
+                data=domain('virt-install'))
+    assert plain.stderr == b''
+
+
+def test_emulator():
+    path = '/usr/local/bin/qemu-rr'
+    data = domain('virt-install')
+    new = piped(data, '--emulator', path)
+    assert piped(new, '--remove') == \
+        data.replace(b'/usr/bin/qemu-system-x86_64', path.encode())
+    assert piped(new, '--emulator', path) == new
+    none = piped(domain('kubevirt'), '--emulator', path)
+    assert b'<devices>\n\t\t<emulator>/usr/local/bin/qemu-rr</emulator>\n' \
+        in none
+    assert 'no absolute path' in \
+        refusal(run('-', '--emulator', 'qemu', data=data))
+
+
+def test_file_keeps_its_mode_and_owner(tmp_path):
+    path, link = tmp_path / 'd.xml', tmp_path / 'link.xml'
+    path.write_bytes(domain('odd'))
+    path.chmod(0o640)
+    if os.getuid() == 0:
+        os.chown(path, 1234, 2345)
+    link.symlink_to(path)
+    before = path.stat()
+    done = run(link)
+    assert done.returncode == 0 and done.stdout == b'', done.stderr
+    assert path.read_bytes() == piped(domain('odd'))
+    after = path.stat()
+    assert (before.st_mode, before.st_uid, before.st_gid) == \
+        (after.st_mode, after.st_uid, after.st_gid)
+    assert stat.S_IMODE(after.st_mode) == 0o640
+    assert link.is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['d.xml', 'link.xml']
+    assert b'nothing to change' in run(path).stderr
+    assert path.stat().st_mtime_ns == after.st_mtime_ns
+
+
+def test_dry_run(tmp_path):
+    path = tmp_path / 'd.xml'
+    path.write_bytes(domain('one-line'))
+    done = run('--dry-run', path)
+    assert done.returncode == 0
+    added = [line for line in done.stdout.splitlines()
+             if line.startswith(b'+<')]
+    assert added == [b'+' + piped(domain('one-line'))]
+    assert path.read_bytes() == domain('one-line')
+    path.write_bytes(piped(domain('one-line')))
+    assert run('--dry-run', path).stdout == b''
+
+
+def test_missing_file_and_usage(tmp_path):
+    assert 'No such file' in refusal(run(tmp_path / 'none.xml'))
+    for args in (), ('a.xml', '--domain', 'b'), ('--frobnicate', '-'):
+        done = run(*args)
+        assert done.returncode == 2 and b'usage:' in done.stderr
+
+
+@pytest.fixture
+def virsh(tmp_path) -> dict:
+    """A virsh that knows one domain; what it is told lies in tmp_path."""
+    script = tmp_path / 'bin' / 'virsh'
+    script.parent.mkdir()
+    (tmp_path / 'sandbox.xml').write_bytes(domain('virt-install'))
+    script.write_text(f'''#!/bin/sh
+cd {tmp_path}
+echo "$@" >>calls
+case "$*" in
+*"dumpxml --inactive --security-info sandbox") cat sandbox.xml ;;
+*"define /dev/stdin") cat /dev/stdin >defined ;;
+*) echo "error: failed to get domain" >&2; exit 1 ;;
+esac
+''')
+    script.chmod(0o755)
+    return dict(os.environ, PATH=f'{script.parent}:{os.environ["PATH"]}')
+
+
+def test_domain(tmp_path, virsh):
+    done = run('--domain', 'sandbox', '--connect', 'qemu:///system', env=virsh)
+    assert done.returncode == 0 and b'started next' in done.stderr
+    assert (tmp_path / 'defined').read_bytes() == piped(domain('virt-install'))
+    assert (tmp_path / 'calls').read_text().splitlines() == [
+        '-c qemu:///system -q dumpxml --inactive --security-info sandbox',
+        '-c qemu:///system -q define /dev/stdin']
+
+
+def test_domain_that_is_not_defined_anew(tmp_path, virsh):
+    assert run('--dry-run', '--domain', 'sandbox', env=virsh).stdout
+    (tmp_path / 'sandbox.xml').write_bytes(piped(domain('virt-install')))
+    assert b'nothing' in run('--domain', 'sandbox', env=virsh).stderr
+    assert 'failed to get domain' in \
+        refusal(run('--domain', 'other', env=virsh))
+    assert not (tmp_path / 'defined').exists()
+    done = run('--domain', 'x', env=dict(virsh, PATH='/nowhere'))
+    # env finds no python3 either, so that python3 has to be told
+    assert done.returncode != 0
+
+
+def vmi(**annotations) -> str:
+    return json.dumps({
+        'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachineInstance',
+        'metadata': {'name': 'sandbox-7', 'annotations': {
+            'hooks.kubevirt.io/hookSidecars': '[]',
+            **{f'ram-reset.vm.kubevirt.io/{key}': value
+               for key, value in annotations.items()}}}})
+
+
+def hook(tmp_path: Path, json_text: str, data: bytes):
+    """As the shim calls it: one file by that name, from elsewhere."""
+    path = tmp_path / 'onDefineDomain'
+    path.write_bytes(TOOL.read_bytes())
+    path.chmod(0o755)
+    return subprocess.run([path, '--vmi', json_text, '--domain', data],
+                          capture_output=True, cwd='/', check=False,
+                          env={'PATH': os.environ['PATH']})
+
+
+def test_hook(tmp_path):
+    done = hook(tmp_path, vmi(), domain('kubevirt'))
+    assert done.returncode == 0
+    assert done.stdout == piped(domain('kubevirt'))
+    assert b"disk 'vdb' (raw)" in done.stderr
+    text = 'ram-reset-memset,id=rr0,threads=2'
+    done = hook(tmp_path, vmi(object=text, emulator='/opt-qemu'),
+                domain('kubevirt'))
+    assert arguments(done.stdout) == ['-object', text]
+    assert ET.fromstring(done.stdout).findtext('devices/emulator') == \
+        '/opt-qemu'
+
+
+@pytest.mark.parametrize('json_text, name, reason', (
+    ('{', 'kubevirt', 'in JSON'),
+    ('[]', 'kubevirt', 'in JSON'),
+    (vmi(object='ram-reset-auto'), 'kubevirt', "no 'id='"),
+    (vmi(Object='ram-reset-auto,id=rr0'), 'kubevirt', 'is unknown'),
+    (vmi(), 'refused/raw-disk', 'qcow2'),
+    (vmi(), 'refused/truncated', 'well-formed')))
+def test_hook_refuses(tmp_path, json_text, name, reason):
+    assert reason in refusal(hook(tmp_path, json_text, domain(name)))
+
+
+def test_hook_without_annotations(tmp_path):
+    done = hook(tmp_path, '{"metadata": {}}', domain('kubevirt'))
+    assert arguments(done.stdout) == ['-object', OBJECT]
