@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -313,9 +314,12 @@ def test_domain_that_is_not_defined_anew(tmp_path, virsh):
     assert 'failed to get domain' in \
         refusal(run('--domain', 'other', env=virsh))
     assert not (tmp_path / 'defined').exists()
-    done = run('--domain', 'x', env=dict(virsh, PATH='/nowhere'))
-    # env finds no python3 either, so that python3 has to be told
-    assert done.returncode != 0
+
+
+def test_virsh_is_missing():
+    done = subprocess.run([sys.executable, TOOL, '--domain', 'x'], check=False,
+                          capture_output=True, env={'PATH': '/nowhere'})
+    assert 'virsh is missing' in refusal(done)
 
 
 def vmi(**annotations) -> str:
@@ -364,3 +368,19 @@ def test_hook_refuses(tmp_path, json_text, name, reason):
 def test_hook_without_annotations(tmp_path):
     done = hook(tmp_path, '{"metadata": {}}', domain('kubevirt'))
     assert arguments(done.stdout) == ['-object', OBJECT]
+
+
+def test_hook_tells_the_log_of_its_container(tmp_path):
+    """The shim is process 1 there, and drops a hook's stderr."""
+    path = tmp_path / 'onDefineDomain'
+    path.write_bytes(TOOL.read_bytes())
+    path.chmod(0o755)
+    shim = ('import subprocess, sys; sys.exit(subprocess.run(["%s", "--vmi", '
+            '"{}", "--domain", sys.stdin.read()], '
+            'stderr=subprocess.DEVNULL).returncode)' % path)
+    done = subprocess.run(
+        ['unshare', '-pf', '--mount-proc', sys.executable, '-c', shim],
+        input=domain('refused/raw-disk'), capture_output=True, check=False)
+    if b'unshare failed' in done.stderr:
+        pytest.skip('no PID namespace can be made here: run as root')
+    assert 'no writable disk of type qcow2' in refusal(done)
