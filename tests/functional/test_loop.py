@@ -114,8 +114,12 @@ def test_hang_and_a_client_of_the_serial_port(tmp_path, accel):
 
 
 def test_input_of_a_hung_guest_is_forgotten(tmp_path, accel):
-    """Reading where no memory is, it is busy for long, and input waits."""
-    late = r'sum 20000000 10000000\n' + r'ping 9\n' * 300
+    """
+    Reading where no memory is, it is busy for long, and input waits.  Under
+    TCG the first character after such an iteration is lost at times, why is
+    not known; what would show here is input that is too much.
+    """
+    late = r'\n\nsum 20000000 10000000\n' + r'ping 9\n' * 300
     done = loop(*READY, '--iterations', 3, '--collect', tmp_path / 'out',
                 '--timeout', 0.4, '--send', late, '--until', 'never',
                 '--', *qemu(tmp_path, accel))
