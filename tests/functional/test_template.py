@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,6 +21,7 @@ RAM_SIZE = 32 * MIB
 START = Ring3.FIRST_FREE
 STORED = 6 * MIB
 SHM = Path('/dev/shm')
+THP = Path('/sys/kernel/mm/transparent_hugepage/enabled')
 STEPS = 120
 TAGS = ('a', 'b', 'c')
 # Which have no file, and which have
@@ -274,6 +276,32 @@ def test_clean_pages_are_shared(tmp_path, templates):
         assert shared_clean(guest, file) >= STORED // 1024
         guest.ask('fill', START, STORED, 2)
         assert shared_clean(guest, file) < MIB // 1024
+
+
+def anonymous_hugepages(guest: Ring3) -> int:
+    """KiB of private memory that are in transparent hugepages."""
+    text = Path(f'/proc/{guest.process.pid}/smaps').read_text()
+    return sum(int(kib) for kib in
+               re.findall(r'^AnonHugePages:\s+(\d+)', text, re.M))
+
+
+def test_hugepages_are_for_those_who_write_densely(tmp_path, templates,
+                                                   fast_accel):
+    """A page here and there does not clear 2 MiB; later writes in bulk do."""
+    if '[never]' in THP.read_text():
+        pytest.skip(f'transparent hugepages are off: {THP}')
+    ram = 256 * MIB
+    save(tmp_path, templates, accel=fast_accel, ram=ram)
+    with boot(tmp_path, templates, fast_accel, loadvm='s', ram=ram) as guest:
+        before = anonymous_hugepages(guest)
+        guest.ask('tag', 32 * MIB, 50, 2 * MIB, 1)
+        assert anonymous_hugepages(guest) == before
+        for at in range(32 * MIB, 224 * MIB, 2 * MIB):
+            guest.ask('fill', at, MIB, 1)
+            if anonymous_hugepages(guest) > before:
+                break
+            time.sleep(0.02)
+        assert anonymous_hugepages(guest) > before
 
 
 @pytest.mark.parametrize('strategy', ('memset', 'madvise', 'remap', 'auto'))

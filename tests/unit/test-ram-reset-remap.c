@@ -339,6 +339,75 @@ static void test_too_many_mappings(Ram *ram)
     g_assert_true(all_are(ram, ret ? 0xa5 : 0));
 }
 
+static void assert_pages(const uint8_t *host, unsigned from, unsigned to,
+                         uint8_t value)
+{
+    size_t page = getauxval(AT_PAGESZ);
+
+    for (size_t at = from * page; at < to * page; at++) {
+        g_assert_cmpuint(host[at], ==, value);
+    }
+}
+
+/* Parts of anonymous memory are a file's, then nobody's */
+static void test_overlay(Ram *ram)
+{
+    size_t page = ram->map.page_size;
+    const PrimRange parts[] = { { page, 2 * page }, { 7 * page, page } };
+    const PrimRange part = { 2 * page, 6 * page };
+    unsigned long node0 = 1, nodes[16] = { 0 };
+    int fd = memfd_create("template", MFD_CLOEXEC), mode = -1;
+    g_autofree uint8_t *content = g_malloc(16 * page);
+    bool numa = syscall(SYS_mbind, ram->map.host, ram->map.len, MPOL_BIND,
+                        &node0, 8 * sizeof(node0), 0) == 0;
+
+    memset(content, 0x33, 16 * page);
+    g_assert_cmpint(write(fd, content, 16 * page), ==, 16 * page);
+    g_assert_cmpint(prim_overlay(&ram->map, fd, 4 * page, parts, 2), ==, 0);
+    assert_pages(ram->map.host, 0, 1, 0xa5);
+    assert_pages(ram->map.host, 1, 3, 0x33);
+    assert_pages(ram->map.host, 3, 7, 0xa5);
+    assert_pages(ram->map.host, 7, 8, 0x33);
+    assert_pages(ram->map.host, 8, 64, 0xa5);
+    if (numa) {
+        g_assert_cmpint(syscall(SYS_get_mempolicy, &mode, nodes,
+                                8 * sizeof(nodes), ram->map.host + page,
+                                MPOL_F_ADDR), ==, 0);
+        g_assert_cmpint(mode, ==, MPOL_BIND);
+    }
+    memset(ram->map.host, 0x77, ram->map.len);
+    g_assert_cmpint(pread(fd, content, 16 * page, 0), ==, 16 * page);
+    for (size_t i = 0; i < 16 * page; i++) {
+        g_assert_cmpuint(content[i], ==, 0x33);
+    }
+    g_assert_cmpint(prim_overlay(&ram->map, -1, 0, &part, 1), ==, 0);
+    assert_pages(ram->map.host, 0, 2, 0x77);
+    assert_pages(ram->map.host, 2, 8, 0);
+    assert_pages(ram->map.host, 8, 64, 0x77);
+    /* What is dropped there reads zero as well */
+    g_assert_cmpint(madvise(ram->map.host + part.start, part.len,
+                            MADV_DONTNEED), ==, 0);
+    assert_pages(ram->map.host, 2, 8, 0);
+    close(fd);
+    /* As one mapping again */
+    syscall(SYS_mbind, ram->map.host, ram->map.len, MPOL_DEFAULT, NULL, 0, 0);
+    swap(ram);
+}
+
+/* A refusal takes nothing away */
+static void test_overlay_refused(Ram *ram)
+{
+    const PrimRange part = { 0, ram->map.page_size };
+    int pipes[2];
+
+    g_assert_cmpint(pipe(pipes), ==, 0);
+    g_assert_cmpint(prim_overlay(&ram->map, pipes[0], 0, &part, 1), ==,
+                    -ENODEV);
+    g_assert_true(all_are(ram, 0xa5));
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 /* False if the pool does not end as it began, for which see the caller */
 static bool swap_in_a_full_pool(unsigned used)
 {
@@ -391,6 +460,8 @@ int main(int argc, char **argv)
             add("file", test_file, &kinds[i]);
         }
     }
+    add("overlay", test_overlay, &kinds[0]);
+    add("overlay-refused", test_overlay_refused, &kinds[0]);
     add("other-files", test_other_files, &kinds[0]);
     add("too-many-mappings", test_too_many_mappings, &kinds[1]);
     add("too-many-mappings", test_too_many_mappings, &kinds[2]);

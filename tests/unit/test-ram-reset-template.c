@@ -6,10 +6,12 @@
 
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include "../../system/ram-reset/template.h"
 
 #define PAGE  4096
@@ -50,8 +52,39 @@ static void scribble(uint8_t *page)
     page[g_test_rand_int_range(0, PAGE)] ^= g_test_rand_int_range(1, 256);
 }
 
+/* What @host has, by way of a file behind other blocks */
+static RamTemplate *in_file(uint8_t *host)
+{
+    g_autofree char *path = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
+    g_autofree char *name = template_file_name("t");
+    GArray *none = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *runs = g_array_new(false, false, sizeof(TemplateRun));
+    TemplateFile *f = template_file_new("t", 0, PAGE);
+    uint8_t *const hosts[] = { host, host };
+    int dir = open(path, O_RDONLY | O_DIRECTORY);
+    RamTemplate *t;
+    char *reason;
+
+    /* In parts, as it is looked for */
+    template_find_runs(host, 0, 2 * PAGE, PAGE, runs);
+    template_find_runs(host, 2 * PAGE, LEN, PAGE, runs);
+    template_file_add_block(f, "other", 3 * PAGE, none);
+    template_file_add_block(f, "ram", LEN, runs);
+    g_assert_true(template_file_write(f, dir, hosts, &reason));
+    template_file_free(f);
+    f = template_file_open(dir, "t", &reason);
+    g_assert_nonnull(f);
+    t = template_of_file(f, 1);
+    g_assert_nonnull(t);
+    template_file_free(f);
+    unlinkat(dir, name, 0);
+    close(dir);
+    rmdir(path);
+    return t;
+}
+
 /* Every third page holds something, some of them only one byte */
-static void setup(Fixture *f, G_GNUC_UNUSED gconstpointer data)
+static void setup(Fixture *f, gconstpointer by_file)
 {
     f->host = map();
     f->was = map();
@@ -63,11 +96,15 @@ static void setup(Fixture *f, G_GNUC_UNUSED gconstpointer data)
         }
     }
     memcpy(f->was, f->host, LEN);
-    f->t = template_new(LEN, PAGE);
-    g_assert_nonnull(f->t);
+    if (by_file) {
+        f->t = in_file(f->host);
+    } else {
+        f->t = template_new(LEN, PAGE);
+        g_assert_nonnull(f->t);
+        template_keep(f->t, f->host, 0, LEN);
+    }
     g_assert_cmpuint(template_words(f->t), ==, 6);
     f->dirty = g_new0(unsigned long, template_words(f->t));
-    template_keep(f->t, f->host, 0, LEN);
 }
 
 static void teardown(Fixture *f, G_GNUC_UNUSED gconstpointer data)
@@ -102,9 +139,12 @@ static void nothing_dirty(Fixture *f)
     memset(f->dirty, 0, template_words(f->t) * sizeof(f->dirty[0]));
 }
 
-static void test_size(Fixture *f, G_GNUC_UNUSED gconstpointer data)
+static void test_size(Fixture *f, gconstpointer by_file)
 {
     g_assert_cmpuint(template_size(f->t), ==, (PAGES + 2) / 3 * PAGE);
+    if (by_file) {
+        return;
+    }
     /* Kept once more, they are not counted once more */
     template_keep(f->t, f->host, 0, LEN / PAGE / 2 * PAGE);
     g_assert_cmpuint(template_size(f->t), ==, (PAGES + 2) / 3 * PAGE);
@@ -345,8 +385,11 @@ int main(int argc, char **argv)
 
     g_test_init(&argc, &argv, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
+        g_autofree char *of_file = g_strconcat(tests[i].name, "/file", NULL);
+
         g_test_add(tests[i].name, Fixture, NULL, setup, tests[i].func,
                    teardown);
+        g_test_add(of_file, Fixture, "", setup, tests[i].func, teardown);
     }
     g_test_add_func("/template/no-memory", test_no_memory);
     return g_test_run();
