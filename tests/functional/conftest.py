@@ -3,27 +3,14 @@
 
 import os
 import random
-from pathlib import Path
 
 import pytest
 
 import machine
-import products
+from fixtures import built, huge_pool   # noqa: F401
 from guests import linux_boots_under_kvm
 
-HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
-FREE_HUGEPAGES = Path('/sys/kernel/mm/hugepages/hugepages-2048kB/'
-                      'free_hugepages')
-HUGE_POOL = 96
 NO_KVM = '/dev/kvm cannot be opened for reading and writing'
-
-
-@pytest.fixture(scope='session', autouse=True)
-def built() -> None:
-    try:
-        products.require(products.QEMU, products.QEMU_IMG, products.FIRMWARE)
-    except products.Missing as e:
-        pytest.exit(str(e), returncode=1)
 
 
 @pytest.fixture(params=('kvm', 'tcg'))
@@ -60,30 +47,6 @@ def any_memory(request) -> str:
     if request.param == 'hugetlb':
         request.getfixturevalue('huge_pool')
     return request.param
-
-
-@pytest.fixture(scope='session')
-def huge_pool():
-    """A pool of 2 MiB pages, put back to its size at the end."""
-    if not FREE_HUGEPAGES.exists():
-        pytest.skip('this kernel has no 2 MiB hugepages')
-    before = int(HUGEPAGES.read_text())
-    missing = HUGE_POOL - int(FREE_HUGEPAGES.read_text())
-    try:
-        if missing > 0:
-            HUGEPAGES.write_text(str(before + missing))
-    except OSError as e:
-        pytest.skip(f'{HUGEPAGES} cannot be written ({e.strerror}): run as '
-                    f'root, or set it to {before + missing}')
-    try:
-        free = int(FREE_HUGEPAGES.read_text())
-        if free < HUGE_POOL:
-            pytest.skip(f'{HUGE_POOL} free hugepages are needed and the host '
-                        f'gives {free}')
-        yield
-    finally:
-        if missing > 0:
-            HUGEPAGES.write_text(str(before))
 
 
 @pytest.fixture

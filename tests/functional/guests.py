@@ -3,11 +3,12 @@
 
 import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import products
-from machine import MIB, Machine, MachineError, kvm_usable
+from machine import MIB, Machine, MachineError, Serial, kvm_usable
 
 PAGE = 4096
 
@@ -16,25 +17,18 @@ class Corrupt(AssertionError):
     """The guest found memory that is not what it wrote."""
 
 
-class Ring3(Machine):
-    """A bare-metal guest that stays in ring 3, see guest/ring3.c."""
+class Ring3Words:
+    """What the guest of guest/ring3.c understands, on @serial."""
 
     FIRST_FREE = 16 * MIB
     TIMEOUT = 60.0
 
-    def __init__(self, workdir: Path, *, ram: int = 128 * MIB,
-                 args: tuple = (), **kwargs):
-        args = ('-bios', 'qboot.rom', '-kernel', products.ring3_image(),
-                *args)
-        super().__init__(workdir, ram=ram, args=args, **kwargs)
-        self._pings = itertools.count(1)
-        if not kwargs.get('loadvm') and '-incoming' not in args:
-            try:
-                ring = self.serial.wait(r'^ready (\w+) ', self.TIMEOUT)[1]
-            except BaseException:
-                self.close()
-                raise
-            assert ring == b'3', f'the guest runs in ring {ring}'
+    serial: Serial
+    _pings: Iterator[int]
+
+    def wait_ready(self) -> None:
+        ring = self.serial.wait(r'^ready (\w+) ', self.TIMEOUT)[1]
+        assert ring == b'3', f'the guest runs in ring {ring}'
 
     def sync(self) -> None:
         """End whatever the guest is doing and forget what it has said."""
@@ -56,6 +50,23 @@ class Ring3(Machine):
 
     def checksum(self, start: int, length: int) -> str:
         return self.ask('sum', start, length)
+
+
+class Ring3(Ring3Words, Machine):
+    """A bare-metal guest that stays in ring 3, see guest/ring3.c."""
+
+    def __init__(self, workdir: Path, *, ram: int = 128 * MIB,
+                 args: tuple = (), **kwargs):
+        args = ('-bios', 'qboot.rom', '-kernel', products.ring3_image(),
+                *args)
+        super().__init__(workdir, ram=ram, args=args, **kwargs)
+        self._pings = itertools.count(1)
+        if not kwargs.get('loadvm') and '-incoming' not in args:
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.close()
+                raise
 
     def start_loop(self, start: int, pages: int, report: int) -> int:
         """Endless write-and-check; the number of the first reported pass."""

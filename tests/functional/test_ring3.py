@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from content import START, STORED, TAGGED, ZERO, check_state, dirty, write_state
 from guests import PAGE, Corrupt, Ring3
 from machine import MIB, RAM, STRATEGIES, may_use
 
 RAM_SIZE = 64 * MIB
-START = Ring3.FIRST_FREE
-STORED = START, 4 * MIB
-TAGGED = START + 8 * MIB, 512, 2 * PAGE
-ZERO = START + 16 * MIB, 16 * MIB
 
 
 def boot(workdir: Path, accel: str, memory: str, strategy: str, **kwargs
@@ -28,28 +25,6 @@ def assert_same_ram(got: bytes, expected: bytes) -> None:
         bad = [at for at in range(0, len(got), PAGE)
                if got[at:at + PAGE] != expected[at:at + PAGE]]
         pytest.fail(f'{len(bad)} pages of RAM differ, the first at {bad[0]:#x}')
-
-
-def write_state(guest: Ring3) -> None:
-    guest.ask('fill', *STORED, 1)
-    guest.ask('tag', *TAGGED, 1)
-
-
-def check_state(guest: Ring3) -> None:
-    guest.ask('check-fill', *STORED, 1)
-    guest.ask('check-tag', *TAGGED, 1)
-    guest.ask('check-set', *ZERO, 0)
-
-
-def dirty(guest: Ring3, seed: int) -> None:
-    """Stored pages get other data and zeroes, zero pages get data."""
-    guest.ask('fill', STORED[0], STORED[1] // 2, seed)
-    guest.ask('set', STORED[0] + STORED[1] // 2, STORED[1] // 4, 0)
-    guest.ask('tag', *TAGGED, seed)
-    guest.ask('fill', ZERO[0], ZERO[1] // 2, seed)
-    guest.ask('tag', ZERO[0] + ZERO[1] // 2, 64, 16 * PAGE, seed)
-    with pytest.raises((Corrupt, AssertionError)):
-        check_state(guest)
 
 
 def check_statistics(guest: Ring3, strategy: str, loads: int) -> None:
