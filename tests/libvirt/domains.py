@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A domain with the ring-3 guest, and what virsh can do to it."""
+
+import itertools
+import json
+import select
+import shlex
+import shutil
+import socket
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / 'functional'))
+
+import products
+from content import write_state
+from guests import Ring3Words
+from libvirtd import Libvirtd, LibvirtError, read_status
+from machine import MIB, MONITOR_TIMEOUT, Serial, run_quietly
+
+RAM_SIZE = 64 * MIB
+TAG = 'clean'
+QEMU_NAMESPACE = 'http://libvirt.org/schemas/domain/qemu/1.0'
+
+# What is inside of <memoryBacking>
+HUGEPAGES = '<hugepages><page size="2" unit="M"/></hugepages>'
+MEMFD = '<source type="memfd"/><access mode="shared"/>'
+MEMORIES = {'private': '',
+            'memfd': MEMFD,
+            'hugepages': HUGEPAGES,
+            'hugepages-memfd': HUGEPAGES + MEMFD}
+# What is given to -object; {folder} is one that the domain has for itself
+OBJECTS = {'auto': ('ram-reset-auto,id=rr0,verify=on',),
+           'rewind': ('ram-reset-auto,id=rr0,rewind=on',)}
+
+
+@dataclass(frozen=True)
+class Config:
+    """@objects: the values of -object, none for QEMU as it is otherwise"""
+
+    memory: str = 'private'
+    objects: tuple[str, ...] = ()
+    ram: int = RAM_SIZE
+    virt: str = 'qemu'
+    qemu: Path = products.QEMU
+
+    def xml(self, name: str, disk: Path, serial: Path) -> str:
+        args = ['-L', str(products.FIRMWARE)]
+        for value in self.objects:
+            args += ['-object', value.format(folder=disk.parent)]
+        ET.register_namespace('qemu', QEMU_NAMESPACE)
+        domain = ET.fromstring(f'''
+            <domain type="{self.virt}">
+              <name>{name}</name>
+              <memory unit="b">{self.ram}</memory>
+              <memoryBacking>{MEMORIES[self.memory]}</memoryBacking>
+              <os>
+                <type arch="x86_64" machine="pc">hvm</type>
+                <loader readonly="yes" type="rom"/>
+                <kernel/>
+              </os>
+              <features><acpi/></features>
+              <devices>
+                <emulator/>
+                <disk type="file" device="disk">
+                  <driver name="qemu" type="qcow2"/>
+                  <source/>
+                  <target dev="vda" bus="virtio"/>
+                </disk>
+                <controller type="usb" model="none"/>
+                <serial type="unix"><source mode="connect"/></serial>
+                <memballoon model="none"/>
+              </devices>
+            </domain>''')
+        for path, text in (('os/loader', products.FIRMWARE / 'qboot.rom'),
+                           ('os/kernel', products.ring3_image()),
+                           ('devices/emulator', self.qemu)):
+            domain.find(path).text = str(text)
+        domain.find('devices/disk/source').set('file', str(disk))
+        domain.find('devices/serial/source').set('path', str(serial))
+        command = ET.SubElement(domain, f'{{{QEMU_NAMESPACE}}}commandline')
+        for value in args:
+            ET.SubElement(command, f'{{{QEMU_NAMESPACE}}}arg', value=value)
+        return ET.tostring(domain, encoding='unicode')
+
+
+class Domain(Ring3Words):
+    """A context: defined inside of it, running or not, and gone after."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, daemon: Libvirtd, config: Config):
+        self._daemon = daemon
+        self.config = config
+        self.name = f'guest{next(self._numbers)}'
+        self._folder = daemon.work / 'images' / self.name
+        self._folder.mkdir()
+        self.disk = self._folder / 'disk.qcow2'
+        self._pings = itertools.count(1)
+        self.serial: Serial | None = None
+        run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
+                    self.disk, '64M')
+        # QEMU connects, each new one again, and needs no leave to do so
+        address = self._folder / 'serial'
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(address))
+        self._listener.listen(8)
+        self._listener.settimeout(self.TIMEOUT)
+        self._xml = self._folder / 'domain.xml'
+        self._xml.write_text(config.xml(self.name, self.disk, address))
+
+    def __enter__(self) -> 'Domain':
+        try:
+            self._daemon.virsh('define', '--validate', self._xml)
+        except BaseException:
+            self._close_sockets()
+            raise
+        return self
+
+    def __exit__(self, *unused) -> None:
+        for command in ('destroy', 'undefine --snapshots-metadata'):
+            verb, *options = command.split()
+            self._daemon.virsh(verb, self.name, *options, check=False)
+        self._close_sockets()
+        shutil.rmtree(self._folder)
+
+    def _close_sockets(self) -> None:
+        if self.serial:
+            self.serial.close()
+        self._listener.close()
+
+    def virsh(self, command: str, *args: str | Path) -> str:
+        verb, *options = shlex.split(command)
+        return self._daemon.virsh(verb, self.name, *options, *args).stdout
+
+    def state(self) -> str:
+        return self.virsh('domstate').strip()
+
+    def _connected(self) -> None:
+        """A new QEMU has the serial port now, the last one to connect."""
+        if self.serial:
+            self.serial.close()
+        end = self._listener.accept()[0]
+        while select.select([self._listener], [], [], 0)[0]:
+            end.close()
+            end = self._listener.accept()[0]
+        self.serial = Serial(end)
+
+    def start(self) -> None:
+        self.virsh('start')
+        self._connected()
+        self.wait_ready()
+
+    def revert(self, tag: str) -> None:
+        self.virsh('snapshot-revert', tag)
+        self._connected()
+        self.sync()
+
+    def destroy(self) -> None:
+        self.virsh('destroy')
+
+    def snapshot(self, tag: str) -> None:
+        self.virsh('snapshot-create-as', tag)
+
+    def load_by_hmp(self, tag: str) -> None:
+        answer = self.hmp(f'loadvm {tag}')
+        if answer:
+            raise LibvirtError(answer)
+
+    def load_by_qmp(self, tag: str) -> None:
+        """With libvirt's own names of disks, which it chooses anew each time"""
+        disk, = (node['node-name']
+                 for node in self.qmp('query-named-block-nodes')
+                 if node['drv'] == 'qcow2')
+        job = {'job-id': f'load-{tag}'}
+        self.qmp('snapshot-load', tag=tag, vmstate=disk, devices=[disk], **job)
+        deadline = time.monotonic() + MONITOR_TIMEOUT
+        while True:
+            state, = (j for j in self.qmp('query-jobs')
+                      if j['id'] == job['job-id'])
+            if state['status'] == 'concluded':
+                break
+            if time.monotonic() > deadline:
+                raise LibvirtError(f'snapshot-load does not end: {state}')
+            time.sleep(0.02)
+        self.qmp('job-dismiss', id=job['job-id'])
+        if 'error' in state:
+            raise LibvirtError(state['error'])
+
+    def pid(self) -> int:
+        return int((self._daemon.work / 'run/qemu' /
+                    f'{self.name}.pid').read_text())
+
+    def process_status(self) -> dict[str, str]:
+        pid = self._daemon.host_pid(self.pid())
+        return read_status(Path(f'/proc/{pid}/status'))
+
+    def hmp(self, line: str) -> str:
+        """What QEMU says, be it an error: virsh succeeds all the same."""
+        return self.virsh('qemu-monitor-command --hmp', line).strip()
+
+    def qmp(self, command: str, **arguments) -> object:
+        text = json.dumps({'execute': command, 'arguments': arguments})
+        answer = json.loads(self.virsh('qemu-monitor-command', text))
+        if 'error' in answer:
+            raise LibvirtError(f"{command}: {answer['error']['desc']}")
+        return answer['return']
+
+
+def saved(daemon: Libvirtd, config: Config) -> Iterator[Domain]:
+    """For fixtures: it runs, and TAG is of what check_state() looks for."""
+    with Domain(daemon, config) as domain:
+        domain.start()
+        write_state(domain)
+        domain.snapshot(TAG)
+        yield domain

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One libvirtd, in namespaces of its own, and virsh to talk to it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import products
+
+GENERATIONS = ('9.0', '11.3')
+FOLDER = products.BUILD / 'libvirt'
+START_TIMEOUT = 30.0
+COMMAND_TIMEOUT = 60.0
+INSIDE = Path(__file__).with_name('inside.py')
+ISOLATE = ('unshare', '--mount', '--pid', '--fork', '--kill-child',
+           '--mount-proc')
+
+LIBVIRTD_CONF = '''\
+host_uuid = "{uuid}"
+auth_unix_ro = "none"
+auth_unix_rw = "none"
+unix_sock_rw_perms = "0777"
+'''
+QEMU_CONF = '''\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+stdio_handler = "file"
+hugetlbfs_mount = "/run/hugepages"
+'''
+
+
+class Unavailable(Exception):
+    """There is no such libvirt here, or no right to run it."""
+
+
+class LibvirtError(Exception):
+    """What virsh or the daemon has said."""
+
+
+class Libvirtd:
+    """
+    A context: the daemon runs inside of it, and is gone with its domains,
+    mounts and files after; also if this process is killed, since the other end
+    of the pipe that is its standard input then is closed.
+    """
+
+    def __init__(self, generation: str):
+        self.root = FOLDER / generation
+        if not (self.root / '.complete').exists():
+            reason = self.root.with_name(f'{generation}.missing')
+            raise Unavailable(reason.read_text().strip() if reason.exists()
+                              else f'libvirt {generation} is missing: run '
+                              'scripts/fetch-libvirt, which fetches it')
+        self.work = Path(tempfile.mkdtemp(prefix='libvirt-'))
+        try:
+            self._configure()
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _configure(self) -> None:
+        for name in ('config', 'etc', 'run', 'images'):
+            (self.work / name).mkdir()
+        (self.work / 'config/libvirtd.conf').write_text(
+            LIBVIRTD_CONF.format(uuid=uuid.uuid4()))
+        (self.work / 'config/qemu.conf').write_text(QEMU_CONF)
+        self.log = self.work / 'daemon.log'
+
+    def _start(self) -> None:
+        sudo = () if os.geteuid() == 0 else ('sudo', '-n')
+        path = f'{products.QEMU_IMG.parent}:/usr/sbin:/usr/bin:/sbin:/bin'
+        with open(self.log, 'wb') as log:
+            try:
+                self._process = subprocess.Popen(
+                    [*sudo, *ISOLATE, sys.executable, '-B', INSIDE, self.root,
+                     self.work, path], stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, stderr=log,
+                    start_new_session=True)
+            except FileNotFoundError as e:
+                raise Unavailable('libvirtd has to be run as root, and there '
+                                  f'is no {e.filename} here') from e
+        if self._process.stdout.readline() != b'ready\n':
+            self._process.wait()
+            raise Unavailable('libvirtd needs mount and PID namespaces, made '
+                              f'as root or by sudo -n: {self._said()}')
+        self._wait_socket()
+
+    def _said(self) -> str:
+        return self.log.read_text(errors='replace').strip()[-2000:]
+
+    def _wait_socket(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while self.virsh('uri', check=False).returncode:
+            if self._process.poll() is not None or \
+                    time.monotonic() > deadline:
+                raise LibvirtError(f'libvirtd does not answer: {self._said()}')
+            time.sleep(0.05)
+
+    def __enter__(self) -> 'Libvirtd':
+        return self
+
+    def __exit__(self, *unused) -> None:
+        self.close()
+
+    def close(self) -> None:
+        process = getattr(self, '_process', None)
+        if process:
+            process.stdin.close()
+            process.wait(30)
+            process.stdout.close()
+        # what the process has not removed, not having got that far
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def virsh(self, *args: str | Path, check: bool = True
+              ) -> subprocess.CompletedProcess:
+        socket = self.work / 'run/libvirt-sock'
+        libraries = self.root / 'usr/lib/x86_64-linux-gnu'
+        run = subprocess.run(
+            [self.root / 'usr/bin/virsh', '-q', '-c',
+             f'qemu+unix:///system?socket={socket}', *args],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=COMMAND_TIMEOUT, check=False,
+            env=dict(os.environ, LC_ALL='C', LD_LIBRARY_PATH=str(libraries)))
+        if check and run.returncode:
+            raise LibvirtError(f'virsh {args[0]}: {run.stderr.strip()}')
+        return run
+
+    def host_pid(self, pid: int) -> int:
+        """The same process as this host's own /proc has it."""
+        for status in Path('/proc').glob('[0-9]*/status'):
+            try:
+                fields = read_status(status)
+            except OSError:
+                continue    # it has just ended
+            if fields['NSpid'].split()[1:] == [str(pid)] and \
+                    self._is_inside(int(fields['PPid'])):
+                return int(status.parent.name)
+        raise LibvirtError(f'no process is {pid} for libvirtd')
+
+    def _is_inside(self, parent: int) -> bool:
+        """QEMUs are children of inside.py, and that is one of unshare."""
+        while parent > 1:
+            if parent == self._process.pid:
+                return True
+            parent = int(read_status(Path(f'/proc/{parent}/status'))['PPid'])
+        return False
+
+
+def read_status(path: Path) -> dict[str, str]:
+    return {key: value.strip() for key, _, value in
+            (line.partition(':') for line in path.read_text().splitlines())}
