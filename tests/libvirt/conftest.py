@@ -35,10 +35,12 @@ def ram_reset(request) -> tuple[str, ...]:
 
 @pytest.fixture
 def guest(daemon, memory, ram_reset) -> Iterator[Domain]:
-    yield from saved(daemon, Config(memory, ram_reset))
+    with saved(daemon, Config(memory, ram_reset)) as domain:
+        yield domain
 
 
 @pytest.fixture
 def plain_guest(daemon, ram_reset) -> Iterator[Domain]:
     """For tests of something that is the same whatever its memory is."""
-    yield from saved(daemon, Config(objects=ram_reset))
+    with saved(daemon, Config(objects=ram_reset)) as domain:
+        yield domain

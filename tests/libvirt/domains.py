@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A domain with the ring-3 guest, and what virsh can do to it."""
 
+import contextlib
+import dataclasses
 import itertools
 import json
 import select
@@ -51,7 +53,7 @@ class Config:
     def xml(self, name: str, disk: Path, serial: Path) -> str:
         args = ['-L', str(products.FIRMWARE)]
         for value in self.objects:
-            args += ['-object', value.format(folder=disk.parent)]
+            args += ['-object', value]
         ET.register_namespace('qemu', QEMU_NAMESPACE)
         domain = ET.fromstring(f'''
             <domain type="{self.virt}">
@@ -93,25 +95,29 @@ class Domain(Ring3Words):
 
     _numbers = itertools.count(1)
 
-    def __init__(self, daemon: Libvirtd, config: Config):
+    def __init__(self, daemon: Libvirtd, config: Config,
+                 images: Path | None = None):
         self._daemon = daemon
-        self.config = config
         self.name = f'guest{next(self._numbers)}'
-        self._folder = daemon.work / 'images' / self.name
+        self._folder = (images or daemon.work / 'images') / self.name
         self._folder.mkdir()
         self.disk = self._folder / 'disk.qcow2'
+        self.config = dataclasses.replace(config, objects=tuple(
+            value.format(folder=self._folder) for value in config.objects))
         self._pings = itertools.count(1)
         self.serial: Serial | None = None
         run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
                     self.disk, '64M')
-        # QEMU connects, each new one again, and needs no leave to do so
-        address = self._folder / 'serial'
+        # QEMU connects, each new one again, and needs no leave to do so; a
+        # folder of images may have too long a path for it folder may be at too long a path for a socket's address
+        self._address = daemon.work / f'{self.name}.serial'
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(address))
+        self._listener.bind(str(self._address))
         self._listener.listen(8)
         self._listener.settimeout(self.TIMEOUT)
         self._xml = self._folder / 'domain.xml'
-        self._xml.write_text(config.xml(self.name, self.disk, address))
+        self._xml.write_text(self.config.xml(self.name, self.disk,
+                                             self._address))
 
     def __enter__(self) -> 'Domain':
         try:
@@ -132,6 +138,7 @@ class Domain(Ring3Words):
         if self.serial:
             self.serial.close()
         self._listener.close()
+        self._address.unlink()
 
     def virsh(self, command: str, *args: str | Path) -> str:
         verb, *options = shlex.split(command)
@@ -140,7 +147,7 @@ class Domain(Ring3Words):
     def state(self) -> str:
         return self.virsh('domstate').strip()
 
-    def _connected(self) -> None:
+    def connected(self) -> None:
         """A new QEMU has the serial port now, the last one to connect."""
         if self.serial:
             self.serial.close()
@@ -152,12 +159,16 @@ class Domain(Ring3Words):
 
     def start(self) -> None:
         self.virsh('start')
-        self._connected()
+        self.connected()
         self.wait_ready()
 
-    def revert(self, tag: str) -> None:
+    def virsh_revert(self, tag: str) -> None:
+        """Without waiting for the guest."""
         self.virsh('snapshot-revert', tag)
-        self._connected()
+
+    def revert(self, tag: str) -> None:
+        self.virsh_revert(tag)
+        self.connected()
         self.sync()
 
     def destroy(self) -> None:
@@ -191,6 +202,14 @@ class Domain(Ring3Words):
         if 'error' in state:
             raise LibvirtError(state['error'])
 
+    def replace_in_snapshot(self, tag: str, old: str, new: str) -> None:
+        """Of the domain's definition, which a snapshot has a copy of."""
+        text = self.virsh('snapshot-dumpxml', tag)
+        assert old in text
+        path = self._folder / 'snapshot.xml'
+        path.write_text(text.replace(old, new))
+        self.virsh('snapshot-create', path, '--redefine')
+
     def pid(self) -> int:
         return int((self._daemon.work / 'run/qemu' /
                     f'{self.name}.pid').read_text())
@@ -211,8 +230,9 @@ class Domain(Ring3Words):
         return answer['return']
 
 
+@contextlib.contextmanager
 def saved(daemon: Libvirtd, config: Config) -> Iterator[Domain]:
-    """For fixtures: it runs, and TAG is of what check_state() looks for."""
+    """It runs, and TAG is of what check_state() looks for."""
     with Domain(daemon, config) as domain:
         domain.start()
         write_state(domain)

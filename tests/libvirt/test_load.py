@@ -27,7 +27,7 @@ def test_load_brings_memory_back(guest, how):
 def test_load_brings_memory_back_under_kvm(daemon, ram_reset):
     if not kvm_usable():
         pytest.skip('/dev/kvm cannot be opened for reading and writing')
-    for guest in saved(daemon, Config(objects=ram_reset, virt='kvm')):
+    with saved(daemon, Config(objects=ram_reset, virt='kvm')) as guest:
         dirty(guest, 2)
         take_back(guest, 'hmp')
 

@@ -25,9 +25,9 @@ REFUSED = {
 
 
 def test_definition_is_valid_and_keeps_the_object(daemon, memory, ram_reset):
-    config = Config(memory, ram_reset)
-    with Domain(daemon, config) as domain:    # defined with --validate
-        for value in ram_reset:
+    with Domain(daemon, Config(memory, ram_reset)) as domain:
+        # defined with --validate
+        for value in domain.config.objects:
             assert f"<qemu:arg value='{value}'/>" in domain.virsh('dumpxml')
 
 
