@@ -14,7 +14,8 @@ from pathlib import Path
 import plots
 import report
 
-SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind')
+SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind',
+            'libvirt')
 ROOT = Path(__file__).resolve().parents[2]
 
 
