@@ -29,10 +29,11 @@ def mount(*args: str | Path, cwd: Path | None = None) -> None:
         sys.exit(UNAVAILABLE)
 
 
-def overlay(target: str, above: Path) -> None:
-    """Read-only: the files of @above, then those that were there."""
-    mount('-t', 'overlay', '-o', f'lowerdir={above.name}:{target}', 'overlay',
-          target, cwd=above.parent)
+def overlay(target: str, above: Path, below: str = '') -> None:
+    """Read-only: files of @above, then those that were there, then @below."""
+    layers = ':'.join(filter(None, (above.name, target, below)))
+    mount('-t', 'overlay', '-o', f'lowerdir={layers}', 'overlay', target,
+          cwd=above.parent)
 
 
 def accounts(work: Path) -> None:
@@ -51,7 +52,7 @@ def make_mounts(root: Path, work: Path) -> None:
                    stderr=subprocess.DEVNULL, check=False)
     modules = root / 'usr/lib/x86_64-linux-gnu/libvirt'
     schemas = root / 'usr/share/libvirt'
-    overlay('/usr', root / 'usr')
+    overlay('/usr', root / 'usr', 'extra/usr')
     mount('--bind', schemas, '/usr/share/libvirt')
     mount('--bind', modules, '/usr/lib/x86_64-linux-gnu/libvirt')
     accounts(work)

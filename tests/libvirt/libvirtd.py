@@ -123,13 +123,14 @@ class Libvirtd:
     def virsh(self, *args: str | Path, check: bool = True
               ) -> subprocess.CompletedProcess:
         socket = self.work / 'run/libvirt-sock'
-        libraries = self.root / 'usr/lib/x86_64-linux-gnu'
+        libraries = ':'.join(f'{top}/usr/lib/x86_64-linux-gnu'
+                             for top in (self.root, self.root / 'extra'))
         run = subprocess.run(
             [self.root / 'usr/bin/virsh', '-q', '-c',
              f'qemu+unix:///system?socket={socket}', *args],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=COMMAND_TIMEOUT, check=False,
-            env=dict(os.environ, LC_ALL='C', LD_LIBRARY_PATH=str(libraries)))
+            env=dict(os.environ, LC_ALL='C', LD_LIBRARY_PATH=libraries))
         if check and run.returncode:
             raise LibvirtError(f'virsh {args[0]}: {run.stderr.strip()}')
         return run
