@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / 'functional'))
 
 import products
-from content import write_state
+from content import check_state, dirty, write_state
 from guests import Ring3Words
 from libvirtd import Libvirtd, LibvirtError, read_status
 from machine import MIB, MONITOR_TIMEOUT, Serial, run_quietly
@@ -238,3 +238,9 @@ def saved(daemon: Libvirtd, config: Config) -> Iterator[Domain]:
         write_state(domain)
         domain.snapshot(TAG)
         yield domain
+
+
+def assert_runs(domain: Domain) -> None:
+    assert domain.state() == 'running'
+    check_state(domain)
+    dirty(domain, 9)

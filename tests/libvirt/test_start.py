@@ -36,6 +36,8 @@ def test_starts_with_the_object(daemon, memory, ram_reset):
         domain.start()
         found = [o['id'] for o in domain.qmp('query-ram-reset')['objects']]
         assert (domain.state(), found) == ('running', ['rr0'])
+        huge = domain.process_status()['HugetlbPages']
+        assert (huge != '0 kB') == ('hugepages' in memory)
 
 
 @pytest.mark.parametrize('case', REFUSED)
