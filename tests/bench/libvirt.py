@@ -40,7 +40,9 @@ CHANGED = 1000
 SAMPLE = 4 * MIB
 WARM_UPS = 1
 FLOOR, STOCK = 'nearly no state, stock', 'stock'
-OBJECTS = ('ram-reset-auto,id=rr0', 'ram-reset-auto,id=rr0,rewind=on')
+OBJECTS = ('ram-reset-auto,id=rr0', 'ram-reset-auto,id=rr0,rewind=on',
+           'ram-reset-auto,id=rr0,template-dir={folder}',
+           'ram-reset-auto,id=rr0,rewind=on,template-dir={folder}')
 
 WHAT = (
     'revert is what the client waits for virsh snapshot-revert of a domain '

@@ -37,7 +37,7 @@ MEMORIES = {'private': '',
             'hugepages-memfd': HUGEPAGES + MEMFD}
 # What is given to -object; {folder} is one that the domain has for itself
 OBJECTS = {'auto': ('ram-reset-auto,id=rr0,verify=on',),
-           'rewind': ('ram-reset-auto,id=rr0,rewind=on',)}
+           'rewind': ('ram-reset-auto,id=rr0,rewind=on,template-dir={folder}',)}
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Domain(Ring3Words):
         self.serial: Serial | None = None
         run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
                     self.disk, '64M')
-        # QEMU connects, each new one again, and needs no leave to do so; a
-        # folder of images may have too long a path for it folder may be at too long a path for a socket's address
+        # QEMU connects, each new one again, and needs no leave to do so; the
+        # folder's path may be too long for a socket's address
         self._address = daemon.work / f'{self.name}.serial'
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._address))

@@ -44,4 +44,11 @@ def test_query_tells_what_a_revert_has_done(plain_guest):
     info = plain_guest.qmp('query-ram-reset')
     assert (info['loads'], info['failed-loads'], info['fallbacks']) == \
         (1, 0, 0)
-    assert info['last-load']['tag'] == TAG
+    last = info['last-load']
+    assert last['tag'] == TAG
+    if 'template' not in info:
+        return
+    assert last['template'] == info['template']['file']
+    block, = (b for b in last['blocks'] if b['name'] == 'pc.ram')
+    assert block['strategy'] == 'template'
+    assert block['mapped-pages'] > 0
