@@ -7,11 +7,10 @@ import pytest
 
 from content import dirty
 from domains import TAG, Domain, assert_runs
-from guests import PAGE
 from libvirtd import LibvirtError
-from vmstate import SECTION_START, VMState
+from test_damage import damage_device
+from vmstate import VMState
 
-GARBAGE = b'\xff' * (2 * PAGE + 64)  # reaches a record's header, wherever
 OTHER = 'other'
 
 
@@ -21,8 +20,9 @@ def remove(guest: Domain) -> None:
 
 
 def damage(guest: Domain) -> None:
+    """A device, which no template has."""
     with VMState(guest.disk, TAG) as state:
-        state.write(state.section(SECTION_START, 'ram') + 4 * PAGE, GARBAGE)
+        damage_device(state)
 
 
 def spoil(guest: Domain) -> None:

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A domain with a ram-reset object is a domain as any other."""
 
+import re
+import textwrap
+from pathlib import Path
+
 import pytest
 
+import products
 from content import check_state, dirty
 from domains import TAG, Config, Domain
 from libvirtd import LibvirtError
