@@ -186,8 +186,7 @@ static BlockDriverState *open_snapshot(BlockDriverState *bs,
 }
 
 /* Everything that tells one snapshot from another */
-static char *snapshot_identity(BlockDriverState *bs,
-                               const QEMUSnapshotInfo *sn)
+static char *layout_key(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
 {
     return g_strdup_printf("%s %s %s %" PRIu64 " %" PRIu32 " %" PRIu32
                            " %" PRIu64, bdrv_get_node_name(bs), sn->id_str,
@@ -269,14 +268,14 @@ static Layout *find_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                            Error **errp)
 {
     static GHashTable *layouts;
-    g_autofree char *identity = snapshot_identity(bs, sn);
+    g_autofree char *key = layout_key(bs, sn);
     Layout *layout;
 
     if (!layouts) {
         layouts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                         layout_free);
     }
-    layout = g_hash_table_lookup(layouts, identity);
+    layout = g_hash_table_lookup(layouts, key);
     if (layout && !layout->checksum && ram_reset_templates_wanted()) {
         layout = NULL;
     }
@@ -288,7 +287,7 @@ static Layout *find_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         if (g_hash_table_size(layouts) >= MAX_LAYOUTS) {
             g_hash_table_remove_all(layouts);
         }
-        g_hash_table_insert(layouts, g_steal_pointer(&identity), layout);
+        g_hash_table_insert(layouts, g_steal_pointer(&key), layout);
     }
     return layout;
 }

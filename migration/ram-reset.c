@@ -167,6 +167,7 @@ void ram_reset_load_begin(BlockDriverState *bs)
         }
         ram_reset_keep_nothing("a whole load has begun, and has not succeeded");
     }
+    ram_reset_template_close();
     if (ram_reset_templates_wanted() && load_template(bs)) {
         load.zeroed = now();
         return;

@@ -24,7 +24,7 @@ DIRTY_MIB = 1024
 STATE_MIB = 16
 NEEDED_RAM = 6 * GIB
 NEEDED_DISK = 1 * GIB
-WAYS = (*STRATEGIES, 'rewind')
+WAYS = (*STRATEGIES, 'rewind', 'template')
 PHASES = ('disk-revert', 'system-reset', 'ram-reset', 'ram-load',
           'device-load')
 
@@ -90,6 +90,13 @@ def one_run(progress: Progress, workdir: Path, accel: str, memory: str,
     expected = replace(saved, commands=saved.commands + 1)
     kind = {'strategy': strategy} if strategy in STRATEGIES else \
         {'strategy': 'auto', 'options': ',rewind=on'}
+    if strategy == 'template':
+        folder = workdir / 'templates'
+        folder.mkdir(mode=0o700)
+        kind['options'] += f',template-dir={folder}'
+        with Linux(workdir, accel=accel, ram=GUEST_RAM, memory=memory,
+                   loadvm=TAG, **kind):
+            progress.say(f'{name}: the first load has made it')
     with Linux(workdir, accel=accel, ram=GUEST_RAM, memory=memory,
                loadvm=TAG, **kind) as guest:
         start = guest.last_load()
@@ -154,7 +161,8 @@ def table(results: list[Result]) -> str:
         'has only answered a question since.  skipped: pages known to be as '
         'saved, hence not read.',
         'started, dirtied, loaded: MiB that QEMU has resident.  rewind: '
-        'ram-reset-auto,rewind=on']
+        'ram-reset-auto,rewind=on',
+        'template: the same with template-dir=']
     return '\n'.join(lines)
 
 

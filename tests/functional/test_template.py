@@ -212,6 +212,22 @@ def test_untrusted(tmp_path, templates, harm):
         assert guest.log().count('of no use') == 1
 
 
+def test_objects_that_come_and_go(tmp_path, templates):
+    """A template is not taken for a copy of what is loaded without one."""
+    with boot(tmp_path, templates) as guest:
+        for tag, seed in (('t', 1), ('s', 2)):
+            guest.ask('fill', START, STORED, seed)
+            guest.save(tag)
+        guest.qmp('object-del', id='rr0')
+        guest.qmp('object-add', **{'qom-type': 'ram-reset-memset', 'id': 'rr1',
+                                   'rewind': True})
+        for _ in range(3):
+            guest.load('t')
+            guest.ask('check-fill', START, STORED, 1)
+            dirty(guest)
+        assert guest.last_load()['rewound']
+
+
 def test_of_other_ram(tmp_path, templates):
     """A machine that it does not fit refuses the snapshot, as ever."""
     save(tmp_path, templates)
