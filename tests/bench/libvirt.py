@@ -7,7 +7,6 @@ Beside an unpatched QEMU, which is built by
     build/venv/bin/meson compile -C build stock
 """
 
-import argparse
 import contextlib
 import random
 import statistics
@@ -174,15 +173,10 @@ def run(ctx: Any, objects: tuple[str, ...] = OBJECTS, rounds: int = 0
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--quick', action='store_true', help='a small guest')
+    p = standalone.parser(__doc__)
     p.add_argument('--object', action='append', metavar='OBJECT',
                    help='instead of ' + ' and '.join(OBJECTS)
                    + '; {folder} is one of its own')
-    p.add_argument('--rounds', type=int, default=0)
-    p.add_argument('--json', type=Path, help='write all samples to this file')
     args = p.parse_args()
     return standalone.deliver('libvirt.py', args.json, lambda: run(
         standalone.Context(args.quick), tuple(args.object or OBJECTS),

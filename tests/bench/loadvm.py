@@ -7,7 +7,6 @@ Beside each strategy there is an unpatched QEMU, which is built by
     build/venv/bin/meson compile -C build stock
 """
 
-import argparse
 import contextlib
 import itertools
 import random
@@ -324,17 +323,12 @@ def run(ctx: Any, only: str = '', names: Iterable[str] = (),
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--quick', action='store_true', help='few and small cells')
+    p = standalone.parser(__doc__, ROUNDS)
     p.add_argument('--cells', default='', metavar='REGEX',
                    help='only those that match, such as "kvm shared 1G"')
     p.add_argument('--list', action='store_true', help='show the cells')
     p.add_argument('--strategies', default='', metavar='A,B,...',
                    help=f'of {", ".join(STRATEGIES)}')
-    p.add_argument('--rounds', type=int, default=ROUNDS)
-    p.add_argument('--json', type=Path, help='write all samples to this file')
     args = p.parse_args()
     names = [name for name in args.strategies.split(',') if name]
     if set(names) - set(STRATEGIES):

@@ -7,7 +7,6 @@ Beside rewind=on there is an unpatched QEMU, which is built by
     build/venv/bin/meson compile -C build stock
 """
 
-import argparse
 import contextlib
 import functools
 import random
@@ -266,14 +265,9 @@ def run(ctx: Any, only: str = '', rounds: int = 0) -> Section:
 
 
 def main() -> int:
-    p = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('--quick', action='store_true', help='few and small cells')
+    p = standalone.parser(__doc__)
     p.add_argument('--cells', default='', metavar='REGEX',
                    help='only what matches, such as "grid .* stored=16"')
-    p.add_argument('--rounds', type=int, default=0)
-    p.add_argument('--json', type=Path, help='write all samples to this file')
     args = p.parse_args()
     return standalone.deliver('rewind.py', args.json, lambda: run(
         standalone.Context(args.quick), args.cells, args.rounds))

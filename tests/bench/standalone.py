@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """For a section that is run by itself, without ./bench."""
 
+import argparse
 import json
 import signal
 import sys
@@ -29,6 +30,17 @@ class Context:
         self._done += 1
         print(f'[{time.monotonic() - self._start:6.1f} s] {self._done}/'
               f'{self._count} {cell}', file=sys.stderr, flush=True)
+
+
+def parser(description: str | None, rounds: int = 0) -> argparse.ArgumentParser:
+    """With what all sections take."""
+    p = argparse.ArgumentParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('--quick', action='store_true', help='few and small cells')
+    p.add_argument('--rounds', type=int, default=rounds)
+    p.add_argument('--json', type=Path, help='write all samples to this file')
+    return p
 
 
 def deliver(program: str, file: Path | None, measure: Callable[[], Section]
