@@ -14,6 +14,7 @@ import random
 import re
 import select
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -131,6 +132,10 @@ class Process:
         """MiB that this process accounts for, what is shared by its share."""
         text = Path(f'/proc/{self.pid}/smaps_rollup').read_text()
         return int(re.search(r'^Pss:\s+(\d+)', text, re.M)[1]) / 1024
+
+    def freeze(self) -> None:
+        """Its guest, which asks for input all the time, leaves the CPU."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def close(self) -> None:
         self._process.kill()
@@ -254,6 +259,7 @@ def crowd(field: Field) -> list[dict]:
                     process.ask('sum', START, field.scene.stored * MIB)
                     process.ask('touch', START, field.scene.room, PAGES,
                                 field.scene.step(0))
+                    process.freeze()
                     all_of.append(process)
                 rows.append({'table': 'crowd', 'what': name, 'count': count,
                              **asdict(field.scene),
