@@ -147,7 +147,7 @@ static bool load_template(BlockDriverState *bs)
     load.from_template = ram_reset_template_load(migrate_ram_is_ignored);
     if (!load.from_template) {
         load.skip_to = 0;
-        ram_reset_template_close();
+        ram_reset_template_remove("it cannot be mapped");
     }
     return true;
 }
@@ -265,7 +265,8 @@ static void keep_loaded(void)
     int64_t ram_end = load.from_template ? load.skip_to : load.ram_end;
 
     if (!load.from_template && load.identity && ram_end > 0) {
-        ram_reset_template_make(load.identity, ram_end, migrate_ram_is_ignored);
+        ram_reset_template_make(load.identity, ram_end, true,
+                                migrate_ram_is_ignored);
     }
     if (ram_reset_rewind_wanted()) {
         ram_reset_snapshot_loaded(load.bs, &load.sn, ram_end);
@@ -320,6 +321,10 @@ bool ram_reset_load_end(int ret, Error **errp)
         return true;
     }
     if (!ret && load.verify_err) {
+        if (load.from_template || load.rewound) {
+            ram_reset_template_remove("RAM that was taken from it is not what "
+                                      "the snapshot has");
+        }
         error_propagate(errp, g_steal_pointer(&load.verify_err));
         ok = false;
     } else if (!ret && !load.settled && ram_reset_enabled()) {
@@ -416,7 +421,7 @@ void ram_reset_saved(BlockDriverState *bs, const char *name)
     }
     identity = identity_of(bs, &sn);
     if (identity && saved_ram_end > 0) {
-        ram_reset_template_make(identity, saved_ram_end,
+        ram_reset_template_make(identity, saved_ram_end, false,
                                 migrate_ram_is_ignored);
     }
     if (ram_reset_rewind_wanted()) {

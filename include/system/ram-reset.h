@@ -382,12 +382,14 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
  * ram_reset_template_make: write a template of what RAM has now
  *
  * @note: to be given to whoever finds it
+ * @loaded: RAM was loaded, not saved; then other templates that have been used
+ *     lately do not go for it
  *
  * Between ram_reset_settle() and ram_reset_finish(), or outside of a reset.  A
  * failure is warned of once.  What ram_reset_keep() keeps afterwards is this
  * file.
  */
-void ram_reset_template_make(const char *identity, int64_t note,
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
                              bool (*ignored)(RAMBlock *rb));
 
 /**
@@ -399,6 +401,13 @@ bool ram_reset_has_template(void);
  * ram_reset_template_path: of that file, or of one of no use; to be freed
  */
 char *ram_reset_template_path(void);
+
+/**
+ * ram_reset_template_remove: the template is not what the snapshot has
+ *
+ * Its file is removed, which is warned of.  @why: a sentence
+ */
+void ram_reset_template_remove(const char *why);
 
 /**
  * ram_reset_template_close: RAM is not any template's any more

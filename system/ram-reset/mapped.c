@@ -13,12 +13,16 @@
 #include "trace.h"
 
 /*
- * Each piece that is discarded may be a mapping of its own, of which a process
- * may have 65530 by default.  What is discarded after that is cleared.
+ * Each piece that is discarded may take two mappings more, of which a process
+ * has a limited number.  When an eighth of it is used up for that by all
+ * blocks, what is discarded is cleared.
  */
-#define MAX_DISCARDS 16384
+#define MAX_MAP_COUNT   "/proc/sys/vm/max_map_count"
+#define COMMON_LIMIT    65530
 
+/* @runs: of TemplateRun, without what has been discarded */
 typedef struct Mapped {
+    RAMBlock *rb;
     uint8_t *host;
     uint64_t len;
     GArray *runs;
@@ -32,12 +36,15 @@ static GArray *all_mapped;
 static QemuMutex lock;
 static RAMBlockNotifier notifier;
 
+/* What is being given fresh memory; its removal is none.  BQL */
+static const uint8_t *replacing;
+
 static Mapped *find(const uint8_t *host)
 {
     for (unsigned i = 0; all_mapped && i < all_mapped->len; i++) {
         Mapped *m = &g_array_index(all_mapped, Mapped, i);
 
-        if (host >= m->host && host < m->host + m->len) {
+        if (host == m->host) {
             return m;
         }
     }
@@ -58,16 +65,11 @@ static void forget(const uint8_t *host)
     }
 }
 
-/*
- * A block that is unplugged, not one that gets fresh memory, which may fail.
- * To take memory for mapped that is not does no harm.
- */
+/* A block that is unplugged, at any time when the BQL is released */
 static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
-    unsigned nr;
-
-    if (!ram_reset_blocks(&nr)) {
+    if (host != replacing) {
         forget(host);
     }
 }
@@ -75,7 +77,7 @@ static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
 static void note(const RamResetBlock *blk, const GArray *runs)
 {
     Mapped m = {
-        .host = blk->rb->host, .len = blk->rb->max_length,
+        .rb = blk->rb, .host = blk->rb->host, .len = blk->rb->max_length,
         .runs = g_array_sized_new(false, false, sizeof(TemplateRun),
                                   runs->len),
     };
@@ -95,23 +97,57 @@ static void note(const RamResetBlock *blk, const GArray *runs)
     }
 }
 
-const GArray *ram_reset_mapped_runs(RAMBlock *rb)
+GArray *ram_reset_mapped_runs(RAMBlock *rb)
 {
-    Mapped *m = find(rb->host);
+    GArray *runs;
+    Mapped *m;
 
-    return m ? m->runs : NULL;
+    if (!ram_reset_any_mapped) {
+        return NULL;
+    }
+    QEMU_LOCK_GUARD(&lock);
+    m = find(rb->host);
+    if (!m || m->rb != rb) {
+        return NULL;
+    }
+    runs = g_array_sized_new(false, false, sizeof(TemplateRun), m->runs->len);
+    if (m->runs->len) {
+        g_array_append_vals(runs, m->runs->data, m->runs->len);
+    }
+    return runs;
+}
+
+bool ram_reset_has_mapped(RAMBlock *rb)
+{
+    Mapped *m = ram_reset_any_mapped ? find(rb->host) : NULL;
+
+    return m && m->rb == rb;
+}
+
+/* The first run of @m that ends behind @at */
+static unsigned first_run(const Mapped *m, uint64_t at)
+{
+    unsigned low = 0, high = m->runs->len;
+
+    while (low < high) {
+        unsigned mid = (low + high) / 2;
+        TemplateRun run = g_array_index(m->runs, TemplateRun, mid);
+
+        if (run.start + run.len > at) {
+            high = mid;
+        } else {
+            low = mid + 1;
+        }
+    }
+    return low;
 }
 
 static bool touches(const Mapped *m, uint64_t start, uint64_t end)
 {
-    for (unsigned i = 0; i < m->runs->len; i++) {
-        TemplateRun run = g_array_index(m->runs, TemplateRun, i);
+    unsigned i = first_run(m, start);
 
-        if (run.start < end && start < run.start + run.len) {
-            return true;
-        }
-    }
-    return false;
+    return i < m->runs->len &&
+           g_array_index(m->runs, TemplateRun, i).start < end;
 }
 
 bool ram_reset_is_mapped(const uint8_t *host, uint64_t start, uint64_t end)
@@ -119,6 +155,34 @@ bool ram_reset_is_mapped(const uint8_t *host, uint64_t start, uint64_t end)
     Mapped *m = find(host);
 
     return m && touches(m, start, end);
+}
+
+/* [@start, @end) is no part of the template any more */
+static void take_out(Mapped *m, uint64_t start, uint64_t end)
+{
+    unsigned i = first_run(m, start);
+
+    while (i < m->runs->len) {
+        TemplateRun *run = &g_array_index(m->runs, TemplateRun, i);
+        TemplateRun rest = { end, run->start + run->len - end };
+
+        if (run->start >= end) {
+            return;
+        }
+        if (run->start + run->len <= end) {
+            rest.len = 0;
+        }
+        if (run->start < start) {
+            run->len = start - run->start;
+            i++;
+        } else {
+            g_array_remove_index(m->runs, i);
+        }
+        if (rest.len) {
+            g_array_insert_val(m->runs, i, rest);
+            return;
+        }
+    }
 }
 
 /* Whether fresh memory may take the place of what @blk has */
@@ -132,12 +196,19 @@ char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
                             unsigned nr)
 {
     const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
-    const char *reason = NULL;
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+    const char *reason = ram_reset_block_refusal(blk->rb);
     Error *err = NULL;
     char *text;
 
+    if (reason) {
+        return g_strdup(reason);
+    }
     if (!blk->owner) {
         reason = "no ram-reset object claims it";
+    } else if (backend && backend->policy != HOST_MEM_POLICY_DEFAULT) {
+        reason = "it has a NUMA policy, which a template on tmpfs would have "
+                 "for all";
     } else if (blk->map.shared || blk->map.fd >= 0) {
         reason = "it is not private anonymous memory";
     } else if (blk->map.page_size != qemu_real_host_page_size() ||
@@ -171,13 +242,15 @@ static bool replace(RamResetBlock *blk)
 {
     RamResetClass *remap = ram_reset_class(TYPE_RAM_RESET_REMAP);
 
-    if (remap->zero(blk->owner, blk, 0, blk->map.len) < 0) {
-        return false;
-    }
-    if (ram_reset_any_mapped) {
+    int ret;
+
+    replacing = blk->rb->host;
+    ret = remap->zero(blk->owner, blk, 0, blk->map.len);
+    replacing = NULL;
+    if (ret >= 0 && ram_reset_any_mapped) {
         forget(blk->rb->host);
     }
-    return true;
+    return ret >= 0;
 }
 
 bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
@@ -205,29 +278,66 @@ bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
 
 void ram_reset_unmap(RamResetBlock *blk)
 {
-    if (blk->owner && ram_reset_mapped_runs(blk->rb) &&
+    if (blk->owner && ram_reset_has_mapped(blk->rb) &&
         may_replace(blk, NULL)) {
         replace(blk);
     }
+}
+
+static unsigned max_discards(void)
+{
+    static unsigned max;
+    g_autofree char *text = NULL;
+
+    if (!max) {
+        max = g_file_get_contents(MAX_MAP_COUNT, &text, NULL, NULL)
+              ? MIN(g_ascii_strtoull(text, NULL, 10), INT_MAX) : COMMON_LIMIT;
+        max = MAX(max / 16, 1);
+    }
+    return max;
+}
+
+static bool may_discard(void)
+{
+    unsigned discards = 0;
+
+    for (unsigned i = 0; i < all_mapped->len; i++) {
+        discards += g_array_index(all_mapped, Mapped, i).discards;
+    }
+    return discards < max_discards();
+}
+
+/* 0 if there is zeroed memory now; 1 if that is left to the caller */
+static int discard(RAMBlock *rb, PrimMap *map, PrimRange range)
+{
+    int ret = -ENOMEM;
+    Mapped *m;
+
+    QEMU_LOCK_GUARD(&lock);
+    m = find(rb->host);
+    if (!m || m->rb != rb || !touches(m, range.start, range.start + range.len)) {
+        return 1;
+    }
+    if (may_discard()) {
+        m->discards++;
+        ret = prim_overlay(map, -1, 0, &range, 1);
+    }
+    if (ret >= 0) {
+        take_out(m, range.start, range.start + range.len);
+    }
+    return ret;
 }
 
 bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
 {
     uint64_t calls = 0;
     PrimMap map = ram_reset_block_map(rb);
-    PrimRange range = { start, len };
-    int ret = -ENOMEM;
-    Mapped *m;
+    int ret;
 
-    QEMU_LOCK_GUARD(&lock);
-    m = find(rb->host);
-    if (!m || !touches(m, start, start + len)) {
-        return false;
-    }
     map.calls = &calls;
-    if (m->discards < MAX_DISCARDS) {
-        m->discards++;
-        ret = prim_overlay(&map, -1, 0, &range, 1);
+    ret = discard(rb, &map, (PrimRange) { start, len });
+    if (ret == 1) {
+        return false;
     }
     if (ret == -EFAULT) {
         die_without_memory(rb->idstr);

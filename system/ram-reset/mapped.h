@@ -31,12 +31,13 @@ char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
 
 /*
  * Make @blk block @nr of @f.  False if that has failed; the block then has
- * anything, and is mapped as before, or in part.
+ * anything, and may be mapped in part, until ram_reset_begin() makes it zero.
  */
 bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
 
-/* Of TemplateRun: what of @rb is mapped; NULL if nothing is */
-const GArray *ram_reset_mapped_runs(RAMBlock *rb);
+/* Of TemplateRun: what of @rb is mapped, to be freed; NULL if nothing is */
+GArray *ram_reset_mapped_runs(RAMBlock *rb);
+bool ram_reset_has_mapped(RAMBlock *rb);
 
 /* Whether any of that lies in [@start, @end) of the block at @host, in bytes */
 bool ram_reset_is_mapped(const uint8_t *host, uint64_t start, uint64_t end);

@@ -196,7 +196,7 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
 GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
                             uint64_t start, uint64_t end, bool *told)
 {
-    const GArray *runs = ram_reset_mapped_runs(blk->rb);
+    g_autoptr(GArray) runs = ram_reset_mapped_runs(blk->rb);
 
     return runs ? find_in_mapped(blk, runs, start, end, told)
                 : ask_kernel(blk, backing, start, end, told);

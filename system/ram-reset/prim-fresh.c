@@ -284,9 +284,6 @@ static bool overlay(const PrimMap *map, int fd, uint64_t fd_offset,
 int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
                  const PrimRange *ranges, size_t nr)
 {
-    Policy policy = { 0 };
-
-    get_numa_policy(map, &policy);
     for (size_t i = 0; i < nr; i++) {
         if (!overlay(map, fd, fd_offset, &ranges[i])) {
             int ret = -errno;
@@ -295,5 +292,5 @@ int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
             return is_mapped(&at) ? ret : -EFAULT;
         }
     }
-    return set_numa_policy(map, &policy) < 0 ? -errno : 0;
+    return 0;
 }

@@ -106,9 +106,10 @@ typedef struct PrimRange {
 /*
  * Have parts of @map, which is private and anonymous, be private mappings of
  * @fd, where it has them from @fd_offset on; or, if that is -1, fresh anonymous
- * memory.  What was there is given back.  The NUMA policy of @map is kept, what
- * madvise() has set is not.  After a failure some are, and those are not
- * told; -EFAULT means that there is no memory at one of them any more.
+ * memory.  What was there is given back.  They have no NUMA policy then, which
+ * tmpfs would keep for all who map the file, and nothing that madvise() has set.
+ * After a failure some are, and those are not told; -EFAULT means that there
+ * is no memory at one of them any more.
  */
 int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
                  const PrimRange *ranges, size_t nr);

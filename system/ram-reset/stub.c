@@ -158,7 +158,7 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb))
     return false;
 }
 
-void ram_reset_template_make(const char *identity, int64_t note,
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
                              bool (*ignored)(RAMBlock *rb))
 {
 }
@@ -171,6 +171,10 @@ bool ram_reset_has_template(void)
 char *ram_reset_template_path(void)
 {
     return NULL;
+}
+
+void ram_reset_template_remove(const char *why)
+{
 }
 
 void ram_reset_template_close(void)

@@ -40,6 +40,13 @@ char *template_file_name(const char *identity)
     return g_strdup_printf(PREFIX "%.32s" SUFFIX, hash);
 }
 
+void template_file_remove(int dir, const char *identity)
+{
+    g_autofree char *name = template_file_name(identity);
+
+    unlinkat(dir, name, 0);
+}
+
 char *template_dir_refusal(int dir)
 {
     struct stat st;
@@ -127,6 +134,7 @@ static bool remove_unused(int dir, const char *name)
 {
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     bool removed = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                   template_file_is_called(dir, name, fd) &&
                    unlinkat(dir, name, 0) == 0;
 
     if (fd >= 0) {

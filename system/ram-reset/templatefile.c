@@ -455,6 +455,10 @@ static bool put_index(const TemplateFile *f, const Output *out)
     Head head = { .magic = MAGIC, .index_len = g_variant_get_size(index) };
     const void *data = g_variant_get_data(index);
 
+    if (head.index_len > MAX_INDEX) {
+        errno = EFBIG;
+        return false;
+    }
     checksum(data, head.index_len, head.checksum);
     return put(out, data, head.index_len, sizeof(head)) &&
            put(out, &head, sizeof(head), 0);
@@ -528,7 +532,7 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
             return false;
         }
     }
-    ok = put_blocks(f, out, hosts) && put_index(f, out);
+    ok = put_index(f, out) && put_blocks(f, out, hosts);
     if (out->window) {
         int err = errno;
 
@@ -538,8 +542,7 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
     return ok && finish(f, out);
 }
 
-/* Whether @name is still the name of @fd, which may have been a file's before */
-static bool is_file(int dir, const char *name, int fd)
+bool template_file_is_called(int dir, const char *name, int fd)
 {
     struct stat by_name, by_fd;
 
@@ -562,10 +565,11 @@ static int open_unfinished(int dir, const char *name, char **reason)
         *reason = g_strdup(errno == EWOULDBLOCK
                            ? "another process is making it"
                            : g_strerror(errno));
-    } else if (!is_file(dir, name, fd)) {
+    } else if (!template_file_is_called(dir, name, fd)) {
         *reason = g_strdup("another process has just made it");
     } else {
-        *reason = file_refusal(&st);
+        *reason = st.st_nlink > 1 ? g_strdup("it has more than one name")
+                                  : file_refusal(&st);
         if (!*reason && ftruncate(fd, 0) < 0) {
             *reason = g_strdup(g_strerror(errno));
         }
@@ -575,6 +579,23 @@ static int open_unfinished(int dir, const char *name, char **reason)
         fd = -1;
     }
     return fd;
+}
+
+/* Whether somebody has made it while we were not looking */
+static bool is_there(int dir, const TemplateFile *f)
+{
+    char *reason;
+    TemplateFile *other = template_file_open(dir, f->identity, &reason);
+    bool same = other && other->note == f->note &&
+                other->blocks->len == f->blocks->len;
+
+    for (unsigned i = 0; same && i < f->blocks->len; i++) {
+        same = !strcmp(block(f, i)->name, block(other, i)->name) &&
+               block(f, i)->len == block(other, i)->len;
+    }
+    g_free(reason);
+    template_file_free(other);
+    return same;
 }
 
 bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
@@ -589,8 +610,10 @@ bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
     if (out.fd < 0) {
         return false;
     }
-    if (!write_file(f, &out, hosts) ||
-        renameat(dir, unfinished, dir, name) < 0) {
+    if (is_there(dir, f)) {
+        unlinkat(dir, unfinished, 0);
+    } else if (!write_file(f, &out, hosts) ||
+               renameat(dir, unfinished, dir, name) < 0) {
         *reason = g_strdup(g_strerror(errno));
         unlinkat(dir, unfinished, 0);
     }

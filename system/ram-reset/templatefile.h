@@ -23,8 +23,8 @@
  *
  * A file is complete from the moment that it has its name: it is written and
  * locked under another one.  From then on it is never changed, and has the
- * modification time that its index says, which a later change would not leave
- * as it is.  It belongs to the user that QEMU runs as, and has mode 0600.
+ * modification time that its index says, which write() would not leave as it
+ * is, nor most ways to change it.  It belongs to the user that QEMU runs as, and has mode 0600.
  * Who uses it has it locked, shared; who removes it does so only if nobody has.
  *
  * Directories are descriptors of open ones.  Reasons are sentences, to be
@@ -32,7 +32,10 @@
  */
 #define TEMPLATE_FILE_ALIGN (UINT64_C(2) << 20)
 
-/* Runs of a block are joined until there are no more than this */
+/*
+ * Runs of a block are joined until there are no more than this, or it would
+ * get too large
+ */
 #define TEMPLATE_FILE_RUNS  1024
 
 /* Bytes from the start of a block, multiples of the page size */
@@ -96,7 +99,8 @@ char *template_file_name(const char *identity);
 /*
  * Write @f, and give it its name in @dir; a file that had it is replaced.
  * @hosts: where the content of each block is.  Takes as long as the storage
- * does.  @f has no descriptor afterwards, the file is there to be opened.
+ * does.  @f has no descriptor afterwards, the file is there to be opened; if
+ * somebody else has made it meanwhile, it is theirs.
  * False with @reason set, and nothing left behind, if that is impossible; or
  * because somebody else is at it.
  */
@@ -109,6 +113,12 @@ bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
  * index has been read.
  */
 TemplateFile *template_file_open(int dir, const char *identity, char **reason);
+
+/* Whether @name is the name of @fd, which may have been another file's before */
+bool template_file_is_called(int dir, const char *name, int fd);
+
+/* Remove the file for @identity, whoever uses it */
+void template_file_remove(int dir, const char *identity);
 
 /* Why files in @dir could not be trusted; NULL if they can */
 char *template_dir_refusal(int dir);

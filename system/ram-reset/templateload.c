@@ -11,6 +11,7 @@
 #include "mapped.h"
 #include "template.h"
 #include "templates.h"
+#include "undo.h"
 
 /* Copied at once by one of several threads: bytes */
 #define COPY_AT_ONCE    (512 * KiB)
@@ -199,8 +200,10 @@ static void copy(RamResetBlock *blk, const RamTemplate *t, const GArray *runs)
 static void compare(RamResetBlock *blk, RamTemplate *t)
 {
     TemplateCounts counts = { 0 };
+    bool all = ram_reset_block_is_rom(blk->rb) || is_small(blk->rb);
+    g_autofree unsigned long *present = all ? NULL : undo_find_present(blk);
 
-    template_compare(t, blk->map.host, NULL, 0, template_words(t), &counts);
+    template_compare(t, blk->map.host, present, 0, template_words(t), &counts);
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
     blk->info->copied_pages = counts.copied;
     blk->info->cleared_pages = counts.cleared;
@@ -231,10 +234,12 @@ static void describe_mapped(RamResetBlock *blk, const Done *done,
 static bool load_block(RamResetBlock *blk, const TemplateFile *f)
 {
     int nr = ram_reset_template_block(f, blk->rb->idstr);
-    const GArray *runs = g_array_index(f->blocks, TemplateBlock, nr).runs;
     Done *done = find(blk->rb);
+    const GArray *runs;
     RamTemplate *t;
 
+    assert(nr >= 0);
+    runs = g_array_index(f->blocks, TemplateBlock, nr).runs;
     if (done && done->info) {
         describe_mapped(blk, done, runs);
         return true;

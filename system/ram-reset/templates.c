@@ -17,9 +17,10 @@
 /* Protected by the BQL */
 static struct {
     TemplateFile *file;
+    char *identity;             /* of @file */
     char *path;                 /* of @file, or of the last one of no use */
     char *problem;              /* why there is no @file */
-    int64_t started;            /* no file that has been used since is removed */
+    int64_t started;            /* seconds since 1970 */
 } template;
 
 /* All of those with template-dir= have the same, or refuse */
@@ -37,38 +38,72 @@ static RamReset *find_object(void)
     return NULL;
 }
 
+static bool is_same_dir(const RamReset *a, const RamReset *b)
+{
+    struct stat st, other;
+
+    return fstat(a->template_fd, &st) == 0 &&
+           fstat(b->template_fd, &other) == 0 &&
+           st.st_dev == other.st_dev && st.st_ino == other.st_ino;
+}
+
+/* What the most modest object grants, 0 if none has a limit */
+static uint64_t size_limit(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    uint64_t limit = 0;
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+
+        if (rr->template_dir) {
+            limit = MIN_NON_ZERO(limit, rr->template_limit);
+        }
+    }
+    return limit;
+}
+
+static bool open_dir(RamReset *rr, Error **errp)
+{
+    ERRP_GUARD();
+    g_autofree char *reason = NULL;
+
+    rr->template_fd = open(rr->template_dir,
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    reason = rr->template_fd < 0 ? g_strdup(strerror(errno))
+                                 : template_dir_refusal(rr->template_fd);
+    if (!reason) {
+        return true;
+    }
+    error_setg(errp, "%s '%s': template-dir '%s' cannot be used: %s",
+               object_get_typename(OBJECT(rr)), ram_reset_id(rr),
+               rr->template_dir, reason);
+    error_append_hint(errp, "Make a directory that belongs to the user that "
+                      "QEMU runs as, with mode 0700.\n");
+    if (rr->template_fd >= 0) {
+        close(rr->template_fd);
+        rr->template_fd = -1;
+    }
+    return false;
+}
+
 bool ram_reset_template_check(RamReset *rr, Error **errp)
 {
     ERRP_GUARD();
     RamReset *other = find_object();
-    char *reason;
 
     if (!rr->template_dir) {
         return true;
     }
-    if (other && strcmp(other->template_dir, rr->template_dir)) {
+    if (!open_dir(rr, errp)) {
+        return false;
+    }
+    if (other && !is_same_dir(other, rr)) {
         error_setg(errp, "RAM reset objects '%s' and '%s' have different "
                    "template-dir=, '%s' and '%s'", ram_reset_id(other),
                    ram_reset_id(rr), other->template_dir, rr->template_dir);
         error_append_hint(errp, "Templates are of all RAM: give one object a "
                           "template-dir=, or all the same.\n");
-        return false;
-    }
-    rr->template_fd = open(rr->template_dir,
-                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    reason = rr->template_fd < 0 ? g_strdup(strerror(errno))
-                                 : template_dir_refusal(rr->template_fd);
-    if (reason) {
-        error_setg(errp, "%s '%s': template-dir '%s' cannot be used: %s",
-                   object_get_typename(OBJECT(rr)), ram_reset_id(rr),
-                   rr->template_dir, reason);
-        error_append_hint(errp, "Make a directory that belongs to the user "
-                          "that QEMU runs as, with mode 0700.\n");
-        g_free(reason);
-        if (rr->template_fd >= 0) {
-            close(rr->template_fd);
-            rr->template_fd = -1;
-        }
         return false;
     }
     template.started = template.started ?: g_get_real_time() / G_USEC_PER_SEC;
@@ -98,6 +133,7 @@ char *ram_reset_template_path(void)
 void ram_reset_template_close(void)
 {
     g_clear_pointer(&template.file, template_file_free);
+    g_clear_pointer(&template.identity, g_free);
 }
 
 int ram_reset_template_block(const TemplateFile *f, const char *name)
@@ -135,8 +171,8 @@ static char *misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb))
         nr = ram_reset_template_block(f, rb->idstr);
         if (nr < 0 || g_array_index(f->blocks, TemplateBlock, nr).len !=
                       rb->used_length) {
-            return g_strdup_printf("RAM block '%s' has another size in it",
-                                   rb->idstr);
+            return g_strdup_printf("RAM block '%s' is not in it, or has "
+                                   "another size", rb->idstr);
         }
         found++;
     }
@@ -150,15 +186,18 @@ static void set_problem(char *problem)
     template.problem = problem;
 }
 
-/* Which file it is about is in template.path */
+/* Once for each @what, file and problem, running */
 static void warn(const char *what)
 {
     static char *last;
+    g_autofree char *text = g_strdup_printf("template '%s' %s: %s",
+                                            template.path, what,
+                                            template.problem);
 
-    if (g_strcmp0(last, template.problem)) {
+    if (g_strcmp0(last, text)) {
+        warn_report("%s", text);
         g_free(last);
-        last = g_strdup(template.problem);
-        warn_report("template '%s' %s: %s", template.path, what, last);
+        last = g_steal_pointer(&text);
     }
 }
 
@@ -180,6 +219,57 @@ static bool is_locked(void)
     return false;
 }
 
+/*
+ * Why @blk's part of a template might not be what the snapshot has, or not
+ * make the block that, to be freed; NULL if it is and does
+ */
+static char *block_refusal(const RamResetBlock *blk)
+{
+    const char *follower = ram_reset_memory_follower();
+
+    if (memory_region_has_ram_discard_manager(blk->rb->mr)) {
+        return g_strdup("parts of it are unplugged (virtio-mem)");
+    }
+    if (ram_reset_block_is_aliased(blk->rb)) {
+        return g_strdup("another RAM block maps its file shared");
+    }
+    if (blk->map.shared && blk->map.fd >= 0 && follower) {
+        return g_strdup_printf("%s may have passed it on to a process that "
+                               "writes to it", follower);
+    }
+    return blk->map.shared ? ram_reset_block_stranger(blk) : NULL;
+}
+
+static char *refusal(bool (*ignored)(RAMBlock *rb))
+{
+    unsigned nr;
+    RamResetBlock *blocks = ram_reset_blocks(&nr);
+
+    for (unsigned i = 0; i < nr; i++) {
+        g_autofree char *reason = NULL;
+
+        if (is_in_template(blocks[i].rb, ignored)) {
+            reason = block_refusal(&blocks[i]);
+        }
+        if (reason) {
+            return g_strdup_printf("RAM block '%s': %s", blocks[i].rb->idstr,
+                                   reason);
+        }
+    }
+    return NULL;
+}
+
+static char *refusal_now(bool (*ignored)(RAMBlock *rb))
+{
+    unsigned nr;
+    char *reason;
+
+    ram_reset_begin_blocks(&nr);
+    reason = refusal(ignored);
+    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
+    return reason;
+}
+
 bool ram_reset_template_find(const char *identity,
                              bool (*ignored)(RAMBlock *rb), int64_t *note)
 {
@@ -192,11 +282,17 @@ bool ram_reset_template_find(const char *identity,
         return false;
     }
     set_path(rr, identity);
+    reason = refusal_now(ignored);
+    if (reason) {
+        set_problem(reason);
+        return false;
+    }
     template.file = template_file_open(rr->template_fd, identity, &reason);
     if (template.file) {
         reason = misfit(template.file, ignored);
     }
     if (template.file && !reason) {
+        template.identity = g_strdup(identity);
         set_problem(NULL);
         *note = template.file->note;
         return true;
@@ -230,12 +326,17 @@ static GArray *find_runs(const RamResetBlock *blk)
     return runs;
 }
 
-static bool write_template(RamReset *rr, TemplateFile *f,
+static bool write_template(RamReset *rr, TemplateFile *f, int64_t since,
                            bool (*ignored)(RAMBlock *rb), char **reason)
 {
     unsigned nr;
     RamResetBlock *blocks = ram_reset_blocks(&nr);
     g_autofree uint8_t **hosts = g_new(uint8_t *, nr);
+
+    *reason = refusal(ignored);
+    if (*reason) {
+        return false;
+    }
 
     for (unsigned i = 0; i < nr; i++) {
         RamResetBlock *blk = &blocks[i];
@@ -246,13 +347,21 @@ static bool write_template(RamReset *rr, TemplateFile *f,
                                     find_runs(blk));
         }
     }
-    return template_dir_make_room(rr->template_fd, rr->template_limit,
-                                  template_file_content(f), template.started,
-                                  reason) &&
+    return template_dir_make_room(rr->template_fd, size_limit(),
+                                  template_file_content(f), since, reason) &&
            template_file_write(f, rr->template_fd, hosts, reason);
 }
 
-void ram_reset_template_make(const char *identity, int64_t note,
+/*
+ * Snapshots that are loaded in turn, and for which there is no room together,
+ * must not remove each other's each time.
+ */
+static int64_t removable_since(bool loaded)
+{
+    return loaded ? template.started : INT64_MAX;
+}
+
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
                              bool (*ignored)(RAMBlock *rb))
 {
     RamReset *rr = find_object();
@@ -273,9 +382,10 @@ void ram_reset_template_make(const char *identity, int64_t note,
     if (alone) {
         ram_reset_begin_blocks(&nr);
     }
-    if (write_template(rr, f, ignored, &reason)) {
+    if (write_template(rr, f, removable_since(loaded), ignored, &reason)) {
         template.file = template_file_open(rr->template_fd, identity, &reason);
         reason = reason ?: template.file ? NULL : g_strdup("it has gone");
+        template.identity = template.file ? g_strdup(identity) : NULL;
     }
     if (alone) {
         qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
@@ -289,6 +399,18 @@ void ram_reset_template_make(const char *identity, int64_t note,
     }
 }
 
+void ram_reset_template_remove(const char *why)
+{
+    RamReset *rr = find_object();
+
+    if (rr && template.identity) {
+        template_file_remove(rr->template_fd, template.identity);
+        set_problem(g_strdup(why));
+        warn("has been removed");
+    }
+    ram_reset_template_close();
+}
+
 RamResetTemplateInfo *ram_reset_query_template(void)
 {
     RamReset *rr = find_object();
@@ -299,7 +421,7 @@ RamResetTemplateInfo *ram_reset_query_template(void)
     }
     info = g_new0(RamResetTemplateInfo, 1);
     info->dir = g_strdup(rr->template_dir);
-    info->limit = rr->template_limit;
+    info->limit = size_limit();
     info->size = template_dir_size(rr->template_fd);
     info->problem = g_strdup(template.problem);
     if (template.file) {

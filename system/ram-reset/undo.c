@@ -118,8 +118,7 @@ static void account(RamResetBlock *blk, const Kept *kept,
                                  c->cleared, c->stale);
 }
 
-/* What has memory; other pages read zero */
-static unsigned long *find_present(const RamResetBlock *blk)
+unsigned long *undo_find_present(const RamResetBlock *blk)
 {
     uint64_t page = qemu_target_page_size();
     unsigned long *present = bitmap_new(blk->map.len / page);
@@ -143,7 +142,7 @@ static unsigned long *find_present(const RamResetBlock *blk)
 static void spare_absent(const RamResetBlock *blk, const Kept *kept,
                          unsigned long *dirty)
 {
-    g_autofree unsigned long *present = find_present(blk);
+    g_autofree unsigned long *present = undo_find_present(blk);
 
     template_spare(kept->template, dirty, present);
 }
@@ -177,7 +176,7 @@ static uint64_t undo_differences(RamResetBlock *blk, Kept *kept)
 {
     uint64_t pages = kept->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
-    g_autofree unsigned long *present = rom ? NULL : find_present(blk);
+    g_autofree unsigned long *present = rom ? NULL : undo_find_present(blk);
     RestoreJob job = { .kept = kept, .bits = present, .compare = true };
 
     restore(&job, present ? bitmap_count_one(present, pages) : pages);
@@ -226,7 +225,7 @@ uint64_t undo_count_present(unsigned *threads)
 
         if (blk->owner && blk->map.len) {
             uint64_t pages = blk->map.len / qemu_target_page_size();
-            g_autofree unsigned long *present = find_present(blk);
+            g_autofree unsigned long *present = undo_find_present(blk);
 
             sum += bitmap_count_one(present, pages);
             *threads = MAX(*threads, ram_reset_threads(blk->owner));

@@ -81,9 +81,10 @@ def dirty(guest: Ring3, seed: int = 9) -> None:
     guest.ask('tag', START + 8 * MIB, 100, PAGE, seed)
 
 
-def start(workdir: Path, templates: Path, **kwargs) -> Ring3:
+def start(workdir: Path, templates: Path, args: tuple = (), **kwargs
+          ) -> Ring3:
     """A new QEMU, stopped as soon as it has loaded."""
-    return boot(workdir, templates, loadvm='s', args=('-S',), **kwargs)
+    return boot(workdir, templates, loadvm='s', args=(*args, '-S'), **kwargs)
 
 
 @pytest.mark.parametrize('how', ('loadvm', 'hmp', 'qmp'))
@@ -210,6 +211,44 @@ def test_untrusted(tmp_path, templates, harm):
         assert_same_ram(guest.ram_image(), image)
         assert_from_template(guest, file)
         assert guest.log().count('of no use') == 1
+
+
+def test_wrong_content(tmp_path, templates):
+    """What verify=on finds is not found again: the file is gone."""
+    image = save(tmp_path, templates)
+    file, = files(templates)
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    with file.open('r+b') as f:
+        at = f.read().index(image[START:START + 64])
+        f.seek(at + 5)
+        f.write(b'\x5a')
+    os.utime(file, ns=times)
+    with pytest.raises(MachineError, match='is not what the snapshot has'):
+        start(tmp_path, templates, options=',verify=on')
+    assert files(templates) == []
+    for made in (False, True):
+        with start(tmp_path, templates, options=',verify=on') as guest:
+            assert_same_ram(guest.ram_image(), image)
+            assert ('template' in guest.last_load()) == made
+
+
+def test_others_that_map_the_file(tmp_path, templates):
+    """What is loaded into one block shows in another: no template is made."""
+    shared = tmp_path / 'shared'
+    args = ['-m', 'slots=2,maxmem=1G']
+    for i, share in enumerate(('on', 'off')):
+        args += ['-object', f'memory-backend-file,id=m{i},size=16M,'
+                            f'mem-path={shared},share={share}',
+                 '-device', f'pc-dimm,memdev=m{i},id=d{i}']
+    with boot(tmp_path, templates, args=tuple(args)) as guest:
+        guest.ask('fill', START, STORED, 1)
+        guest.save('s')
+        info = guest.qmp('query-ram-reset')['template']
+        assert 'file' not in info and 'RAM block' in info['problem']
+        guest.ask('fill', START, STORED, 2)
+        guest.load('s')
+        guest.ask('check-fill', START, STORED, 1)
+    assert files(templates) == []
 
 
 def test_objects_that_come_and_go(tmp_path, templates):
@@ -351,6 +390,30 @@ def test_discarded_pages_are_zero(tmp_path, templates, strategy, rewind):
             guest.load('s')
 
 
+def mappings(guest: Ring3) -> int:
+    return len(Path(f'/proc/{guest.process.pid}/maps').read_text()
+               .splitlines())
+
+
+def test_discarding_again(tmp_path, templates):
+    """It is an ordinary discard, which takes no mapping, nor memory."""
+    qtest, balloon = Qtest(tmp_path), Balloon(RAM_SIZE - SCRATCH)
+    args = (*qtest.args, *balloon.args)
+    away = [START + i * PAGE for i in range(0, 1000, 2)]
+    save(tmp_path, templates, args=args)
+    with start(tmp_path, templates, args=args) as guest:
+        qtest.connect()
+        balloon.inflate(qtest, away)
+        before = mappings(guest), guest.rss()
+        for at in away:
+            qtest.write(at, bytes((7,)) * PAGE)
+        for _ in range(3):
+            balloon.inflate(qtest, away)
+        qtest.close()
+        assert mappings(guest) <= before[0] + 8
+        assert guest.rss() < before[1] + MIB
+
+
 def test_savevm_of_mapped_ram(tmp_path, templates):
     """All of it is saved: what is mapped, what was written, what is zero."""
     save(tmp_path, templates)
@@ -389,6 +452,17 @@ def test_limit(tmp_path, templates):
         guest.ask('fill', START, STORED, 6)
         guest.load('t')
         guest.ask('check-fill', START, STORED, 5)
+
+
+def test_saves_make_room(tmp_path, templates):
+    """A snapshot that is saved anew and anew has a template each time."""
+    with boot(tmp_path, templates,
+              options=f',template-limit={STORED * 5 // 2}') as guest:
+        for seed in range(1, 7):
+            guest.ask('fill', START, STORED, seed)
+            guest.save('s')
+            assert 'file' in guest.qmp('query-ram-reset')['template']
+            assert len(files(templates)) <= 2
 
 
 def test_hugetlbfs(tmp_path, huge_pool, accel):

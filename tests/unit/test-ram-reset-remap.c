@@ -355,11 +355,8 @@ static void test_overlay(Ram *ram)
     size_t page = ram->map.page_size;
     const PrimRange parts[] = { { page, 2 * page }, { 7 * page, page } };
     const PrimRange part = { 2 * page, 6 * page };
-    unsigned long node0 = 1, nodes[16] = { 0 };
-    int fd = memfd_create("template", MFD_CLOEXEC), mode = -1;
+    int fd = memfd_create("template", MFD_CLOEXEC);
     g_autofree uint8_t *content = g_malloc(16 * page);
-    bool numa = syscall(SYS_mbind, ram->map.host, ram->map.len, MPOL_BIND,
-                        &node0, 8 * sizeof(node0), 0) == 0;
 
     memset(content, 0x33, 16 * page);
     g_assert_cmpint(write(fd, content, 16 * page), ==, 16 * page);
@@ -369,12 +366,6 @@ static void test_overlay(Ram *ram)
     assert_pages(ram->map.host, 3, 7, 0xa5);
     assert_pages(ram->map.host, 7, 8, 0x33);
     assert_pages(ram->map.host, 8, 64, 0xa5);
-    if (numa) {
-        g_assert_cmpint(syscall(SYS_get_mempolicy, &mode, nodes,
-                                8 * sizeof(nodes), ram->map.host + page,
-                                MPOL_F_ADDR), ==, 0);
-        g_assert_cmpint(mode, ==, MPOL_BIND);
-    }
     memset(ram->map.host, 0x77, ram->map.len);
     g_assert_cmpint(pread(fd, content, 16 * page, 0), ==, 16 * page);
     for (size_t i = 0; i < 16 * page; i++) {
@@ -390,7 +381,6 @@ static void test_overlay(Ram *ram)
     assert_pages(ram->map.host, 2, 8, 0);
     close(fd);
     /* As one mapping again */
-    syscall(SYS_mbind, ram->map.host, ram->map.len, MPOL_DEFAULT, NULL, 0, 0);
     swap(ram);
 }
 
