@@ -24,7 +24,8 @@
  * A file is complete from the moment that it has its name: it is written and
  * locked under another one.  From then on it is never changed, and has the
  * modification time that its index says, which write() would not leave as it
- * is, nor most ways to change it.  It belongs to the user that QEMU runs as, and has mode 0600.
+ * is, nor most ways to change it.  It belongs to the user that QEMU runs as,
+ * and has mode 0600.
  * Who uses it has it locked, shared; who removes it does so only if nobody has.
  *
  * Directories are descriptors of open ones.  Reasons are sentences, to be
@@ -114,7 +115,7 @@ bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
  */
 TemplateFile *template_file_open(int dir, const char *identity, char **reason);
 
-/* Whether @name is the name of @fd, which may have been another file's before */
+/* Whether @name is the name of @fd, and not of another file by now */
 bool template_file_is_called(int dir, const char *name, int fd);
 
 /* Remove the file for @identity, whoever uses it */

@@ -1,0 +1,142 @@
+/*
+ * Opening a file with a snapshot's RAM
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "templatefile-internal.h"
+
+/* To lock a file, a millisecond each */
+#define MAX_TRIES 100
+
+static bool read_all(int fd, void *buf, size_t len, uint64_t offset)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n = pread(fd, (char *)buf + done, len - done, offset + done);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            errno = n < 0 ? errno : EIO;
+            return false;
+        }
+        done += n;
+    }
+    return true;
+}
+
+static char *read_index(TemplateFile *f, uint64_t size)
+{
+    g_autoptr(GVariant) index = NULL;
+    g_autofree uint8_t *data = NULL;
+    uint8_t found[sizeof(((TemplateHead *)0)->checksum)];
+    TemplateHead head;
+    const char *wrong;
+
+    if (size < sizeof(head) || !read_all(f->fd, &head, sizeof(head), 0)) {
+        return g_strdup("it is cut short");
+    }
+    if (head.magic != TEMPLATE_FILE_MAGIC) {
+        return g_strdup("it is not a template, or one of another version");
+    }
+    if (head.index_len > TEMPLATE_FILE_MAX_INDEX ||
+        head.index_len > size - sizeof(head)) {
+        return g_strdup("it is cut short");
+    }
+    data = g_malloc(head.index_len ?: 1);
+    if (!read_all(f->fd, data, head.index_len, sizeof(head))) {
+        return g_strdup_printf("it cannot be read: %s", g_strerror(errno));
+    }
+    template_file_checksum(data, head.index_len, found);
+    if (memcmp(found, head.checksum, sizeof(found))) {
+        return g_strdup("the checksum of its index is wrong");
+    }
+    index = g_variant_ref_sink(
+        g_variant_new_from_data(G_VARIANT_TYPE(TEMPLATE_FILE_INDEX_TYPE), data,
+                                head.index_len, false, NULL, NULL));
+    wrong = template_file_unpack(f, index);
+    return g_strdup(wrong);
+}
+
+static char *content_refusal(TemplateFile *f, const struct stat *st,
+                             const char *identity)
+{
+    char *reason = read_index(f, st->st_size);
+
+    if (reason) {
+        return reason;
+    }
+    if (strcmp(f->identity, identity)) {
+        return g_strdup("it is of another snapshot");
+    }
+    if ((uint64_t)st->st_size != f->size) {
+        return g_strdup_printf("it has %" G_GUINT64_FORMAT " bytes, not %"
+                               G_GUINT64_FORMAT, (uint64_t)st->st_size,
+                               f->size);
+    }
+    if (st->st_mtim.tv_sec != f->modified || st->st_mtim.tv_nsec) {
+        return g_strdup("it has been written to since it was made");
+    }
+    return NULL;
+}
+
+/* Who makes or removes a file has it locked for a moment only */
+static bool lock_shared(int fd)
+{
+    for (unsigned tries = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; tries++) {
+        if (errno != EWOULDBLOCK || tries == MAX_TRIES) {
+            return false;
+        }
+        g_usleep(1000);
+    }
+    return true;
+}
+
+static char *open_refusal(TemplateFile *f, const char *identity)
+{
+    struct timespec used[2] = { { .tv_nsec = UTIME_NOW },
+                                { .tv_nsec = UTIME_OMIT } };
+    char *reason;
+    struct stat st;
+
+    if (fstat(f->fd, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    reason = template_file_refusal(&st);
+    if (!reason && !lock_shared(f->fd)) {
+        reason = g_strdup(errno == EWOULDBLOCK ? "another process has locked it"
+                                               : g_strerror(errno));
+    }
+    reason = reason ?: content_refusal(f, &st, identity);
+    if (!reason) {
+        /* Which says whose turn it is to be removed; no harm if that fails */
+        futimens(f->fd, used);
+    }
+    return reason;
+}
+
+TemplateFile *template_file_open(int dir, const char *identity, char **reason)
+{
+    g_autofree char *name = template_file_name(identity);
+    TemplateFile *f = template_file_alloc();
+
+    *reason = NULL;
+    f->fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (f->fd >= 0) {
+        *reason = open_refusal(f, identity);
+    } else if (errno != ENOENT) {
+        *reason = g_strdup(errno == ELOOP ? "it is a symbolic link"
+                                          : g_strerror(errno));
+    }
+    if (f->fd < 0 || *reason) {
+        template_file_free(f);
+        return NULL;
+    }
+    return f;
+}
