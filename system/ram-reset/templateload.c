@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
-#include "exec/memory.h"
 #include "mapped.h"
 #include "template.h"
 #include "templates.h"
