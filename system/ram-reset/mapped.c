@@ -24,7 +24,6 @@
 typedef struct Mapped {
     RAMBlock *rb;
     uint8_t *host;
-    uint64_t len;
     GArray *runs;
     unsigned discards;
 } Mapped;
@@ -77,7 +76,7 @@ static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
 static void note(const RamResetBlock *blk, const GArray *runs)
 {
     Mapped m = {
-        .rb = blk->rb, .host = blk->rb->host, .len = blk->rb->max_length,
+        .rb = blk->rb, .host = blk->rb->host,
         .runs = g_array_sized_new(false, false, sizeof(TemplateRun),
                                   runs->len),
     };
@@ -241,7 +240,6 @@ static void die_without_memory(const char *name)
 static bool replace(RamResetBlock *blk)
 {
     RamResetClass *remap = ram_reset_class(TYPE_RAM_RESET_REMAP);
-
     int ret;
 
     replacing = blk->rb->host;

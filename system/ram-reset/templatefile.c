@@ -56,7 +56,7 @@ void template_file_free(TemplateFile *f)
     g_free(f);
 }
 
-static uint64_t sum(const GArray *runs)
+uint64_t template_runs_size(const GArray *runs)
 {
     uint64_t bytes = 0;
 
@@ -89,12 +89,12 @@ void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
 {
     TemplateBlock b = { .name = g_strdup(name), .len = len, .runs = runs };
     uint64_t gap = FIRST_GAP * f->page_size;
-    const uint64_t most = 2 * sum(runs);
+    const uint64_t most = 2 * template_runs_size(runs);
 
     while (b.runs->len > TEMPLATE_FILE_RUNS) {
         GArray *joined = join(b.runs, gap);
 
-        if (sum(joined) > most) {
+        if (template_runs_size(joined) > most) {
             g_array_unref(joined);
             break;
         }
@@ -110,7 +110,7 @@ uint64_t template_file_content(const TemplateFile *f)
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < f->blocks->len; i++) {
-        bytes += sum(template_file_block(f, i)->runs);
+        bytes += template_runs_size(template_file_block(f, i)->runs);
     }
     return bytes;
 }

@@ -77,21 +77,19 @@ static void map_blocks(const TemplateFile *f)
         RamResetBlock *blk = &blocks[i];
         Done done = { .rb = blk->rb };
         int64_t before = get_clock();
+        int nr_in_file;
 
         if (!blk->map.len || is_ignored(blk->rb) || is_small(blk->rb)) {
             continue;
         }
-        done.refusal = ram_reset_map_refusal(
-            blk, f, ram_reset_template_block(f, blk->rb->idstr));
-        if (!done.refusal) {
-            if (ram_reset_map(blk, f, ram_reset_template_block(
-                                          f, blk->rb->idstr))) {
-                done.info = g_new0(RamResetBlockInfo, 1);
-                done.info->system_calls = blk->info->system_calls;
-                done.info->reset_ns = get_clock() - before;
-            } else {
-                done.refusal = g_strdup("the host has refused to");
-            }
+        nr_in_file = ram_reset_template_block(f, blk->rb->idstr);
+        done.refusal = ram_reset_map_refusal(blk, f, nr_in_file);
+        if (!done.refusal && ram_reset_map(blk, f, nr_in_file)) {
+            done.info = g_new0(RamResetBlockInfo, 1);
+            done.info->system_calls = blk->info->system_calls;
+            done.info->reset_ns = get_clock() - before;
+        } else if (!done.refusal) {
+            done.refusal = g_strdup("the host has refused to");
         }
         g_array_append_val(load.blocks, done);
     }
@@ -143,16 +141,6 @@ static GArray *cut_runs(const GArray *runs)
     return pieces;
 }
 
-static uint64_t sum(const GArray *runs)
-{
-    uint64_t bytes = 0;
-
-    for (unsigned i = 0; i < runs->len; i++) {
-        bytes += g_array_index(runs, TemplateRun, i).len;
-    }
-    return bytes;
-}
-
 /* What is not copied will be zero, as far as it is known to be */
 static void expect(RamResetBlock *blk, const GArray *runs)
 {
@@ -185,13 +173,14 @@ static bool is_better_written(const RamResetBlock *blk, uint64_t bytes)
 static void copy(RamResetBlock *blk, const RamTemplate *t, const GArray *runs)
 {
     g_autoptr(GArray) pieces = cut_runs(runs);
+    uint64_t bytes = template_runs_size(runs);
     CopyJob job = {
         .from = template_copy(t), .to = &blk->map, .pieces = pieces,
-        .by_file = is_better_written(blk, sum(runs)),
+        .by_file = is_better_written(blk, bytes),
     };
 
     ram_reset_in_threads(MIN(ram_reset_threads(blk->owner),
-                             DIV_ROUND_UP(sum(runs), BYTES_A_THREAD)),
+                             DIV_ROUND_UP(bytes, BYTES_A_THREAD)),
                          copy_worker, &job);
 }
 
@@ -223,7 +212,7 @@ static void describe_mapped(RamResetBlock *blk, const Done *done,
     blk->info->strategy = g_strdup("template");
     blk->info->system_calls = done->info->system_calls;
     blk->info->reset_ns = done->info->reset_ns;
-    blk->info->mapped_pages = sum(runs) / page;
+    blk->info->mapped_pages = template_runs_size(runs) / page;
     blk->info->skipped_pages = blk->map.len / page - blk->info->mapped_pages;
     describe(blk, g_strdup("the template is mapped, pages are copied when they "
                            "are written to"));
