@@ -75,11 +75,11 @@ class Serial:
         self.text = b''
 
     async def open(self) -> None:
-        self._connect()
+        self.connect()
         self._server = await asyncio.start_unix_server(self._serve,
                                                        self.shared)
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(self._path)
@@ -120,16 +120,11 @@ class Serial:
                 writer.write(data)
             self._changed.set()
 
-    def reopen(self) -> None:
-        """So that input which the guest has not read is gone."""
-        self._close()
-        self._connect()
-
-    def _close(self) -> None:
+    def disconnect(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
 
     def close(self) -> None:
         if self._server:
             self._server.close()
-        self._close()
+        self.disconnect()
