@@ -21,7 +21,7 @@ HOOK_LIMIT = 90
 
 # Everything below these goes into QEMU's tree at the same path.
 OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'tests/unit',
-                'tests/qtest', 'docs/system', 'docs/devel')
+                'tests/qtest', 'docs/specs', 'docs/system', 'docs/devel')
 IGNORED = re.compile(r'^\.|~$|\.orig$|\.rej$|\.pyc$|^__pycache__$')
 
 
