@@ -1,0 +1,48 @@
+/*
+ * HMP command for the snapctl device
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/qapi-commands-snapctl.h"
+#include "qemu/module.h"
+#include "monitor/hmp.h"
+#include "monitor/monitor.h"
+
+static void hmp_info_snapctl(Monitor *mon, const QDict *qdict)
+{
+    Error *err = NULL;
+    g_autoptr(SnapctlInfo) info = qmp_query_snapctl(&err);
+    unsigned slot = 0;
+
+    if (hmp_handle_error(mon, err)) {
+        return;
+    }
+    monitor_printf(mon, "%s: allow %s, at least %" PRIu32 " ms between "
+                   "commands, region %" PRIu64 " KiB\n", info->qom_path,
+                   SnapctlAllow_str(info->allow), info->min_interval,
+                   info->has_region_size ? info->region_size / 1024 : 0);
+    for (strList *s = info->slots; s; s = s->next) {
+        monitor_printf(mon, "  slot %u: snapshot '%s'\n", slot++, s->value);
+    }
+    monitor_printf(mon, "  generation %" PRIu64 "%s; the guest has had %" PRIu64
+                   " save(s), %" PRIu64 " load(s), %" PRIu64 " failure(s), "
+                   "%" PRIu64 " refusal(s)\n", info->generation,
+                   info->pending ? ", a command is pending" : "", info->saves,
+                   info->loads, info->failures, info->refused);
+    if (info->last) {
+        monitor_printf(mon, "  last: %s of slot %" PRIu32 ", '%s', in %.3f ms: "
+                       "%s\n", SnapctlAction_str(info->last->command),
+                       info->last->slot, info->last->tag,
+                       info->last->time_ns / 1e6,
+                       info->last->error ?: "done");
+    }
+}
+
+static void snapctl_hmp_init(void)
+{
+    monitor_register_hmp("snapctl", true, hmp_info_snapctl);
+}
+
+type_init(snapctl_hmp_init)
