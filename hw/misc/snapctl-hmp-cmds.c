@@ -14,6 +14,7 @@ static void hmp_info_snapctl(Monitor *mon, const QDict *qdict)
 {
     Error *err = NULL;
     g_autoptr(SnapctlInfo) info = qmp_query_snapctl(&err);
+    strList *tag;
     unsigned slot = 0;
 
     if (hmp_handle_error(mon, err)) {
@@ -23,8 +24,8 @@ static void hmp_info_snapctl(Monitor *mon, const QDict *qdict)
                    "commands, region %" PRIu64 " KiB\n", info->qom_path,
                    SnapctlAllow_str(info->allow), info->min_interval,
                    info->has_region_size ? info->region_size / 1024 : 0);
-    for (strList *s = info->slots; s; s = s->next) {
-        monitor_printf(mon, "  slot %u: snapshot '%s'\n", slot++, s->value);
+    for (tag = info->slots; tag; tag = tag->next) {
+        monitor_printf(mon, "  slot %u: snapshot '%s'\n", slot++, tag->value);
     }
     monitor_printf(mon, "  generation %" PRIu64 "%s; the guest has had %" PRIu64
                    " save(s), %" PRIu64 " load(s), %" PRIu64 " failure(s), "
