@@ -107,13 +107,18 @@ static uint32_t check(const SnapctlState *s, uint32_t command)
     return SNAPCTL_ERROR_NONE;
 }
 
+static void finish(SnapctlState *s, uint32_t status, uint32_t error)
+{
+    s->command = 0;
+    s->status = status;
+    s->error = error;
+}
+
 static void refuse(SnapctlState *s, uint32_t error)
 {
     trace_snapctl_refused(s->slot, error);
     s->refused++;
-    s->command = 0;
-    s->status = SNAPCTL_STATUS_REFUSED;
-    s->error = error;
+    finish(s, SNAPCTL_STATUS_REFUSED, error);
 }
 
 static void write_command(SnapctlState *s, uint32_t command)
@@ -133,26 +138,25 @@ static void write_command(SnapctlState *s, uint32_t command)
     qemu_bh_schedule(s->bh);
 }
 
-static bool load(SnapctlState *s, const char *tag, Error **errp)
+static void load(SnapctlState *s, const char *tag, Error **errp)
 {
     RunState state = runstate_get();
 
     vm_stop(RUN_STATE_RESTORE_VM);
-    if (!load_snapshot(tag, NULL, false, NULL, errp)) {
-        return false;
+    if (load_snapshot(tag, NULL, false, NULL, errp)) {
+        load_snapshot_resume(state);
+    } else {
+        finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
     }
-    load_snapshot_resume(state);
-    return true;
 }
 
-static bool save(SnapctlState *s, const char *tag, Error **errp)
+static void save(SnapctlState *s, const char *tag, Error **errp)
 {
-    bool ok = save_snapshot(tag, true, NULL, false, NULL, errp);
-
-    s->command = 0;
-    s->status = ok ? SNAPCTL_STATUS_SAVED : SNAPCTL_STATUS_FAILED;
-    s->error = ok ? SNAPCTL_ERROR_NONE : SNAPCTL_ERROR_HOST;
-    return ok;
+    if (save_snapshot(tag, true, NULL, false, NULL, errp)) {
+        finish(s, SNAPCTL_STATUS_SAVED, SNAPCTL_ERROR_NONE);
+    } else {
+        finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+    }
 }
 
 static void send_event(const SnapctlState *s)
@@ -165,6 +169,17 @@ static void send_event(const SnapctlState *s)
     qapi_event_send_snapctl_completed(data);
 }
 
+/* Once in a row: a guest must not be able to fill the host's log */
+static void report_failure(const SnapctlState *s, Error *err)
+{
+    if (s->last && s->last->error) {
+        error_free(err);
+    } else {
+        error_report_err(err);
+    }
+}
+
+/* Takes @err */
 static void report(SnapctlState *s, uint32_t command, uint32_t slot,
                    int64_t time_ns, Error *err)
 {
@@ -180,8 +195,9 @@ static void report(SnapctlState *s, uint32_t command, uint32_t slot,
     if (err) {
         s->failures++;
         last->error = g_strdup(error_get_pretty(err));
-        error_reportf_err(err, "snapctl: the guest's %s of snapshot '%s': ",
-                          SnapctlAction_str(last->command), last->tag);
+        error_prepend(&err, "snapctl: the guest's %s of snapshot '%s': ",
+                      SnapctlAction_str(last->command), last->tag);
+        report_failure(s, err);
     } else if (last->command == SNAPCTL_ACTION_SAVE) {
         s->saves++;
     } else {
@@ -334,9 +350,7 @@ static void snapctl_reset_enter(Object *obj, ResetType type)
 
     s->loading = type == RESET_TYPE_SNAPSHOT_LOAD;
     s->slot = 0;
-    s->command = 0;
-    s->status = SNAPCTL_STATUS_IDLE;
-    s->error = SNAPCTL_ERROR_NONE;
+    finish(s, SNAPCTL_STATUS_IDLE, SNAPCTL_ERROR_NONE);
 }
 
 static int snapctl_pre_load(void *opaque)
@@ -357,9 +371,7 @@ static int snapctl_post_load(void *opaque, int version_id)
                (!s->command || s->slot < s->nr_tags) ? 0 : -EINVAL;
     }
     s->loading = false;
-    s->command = 0;
-    s->status = SNAPCTL_STATUS_LOADED;
-    s->error = SNAPCTL_ERROR_NONE;
+    finish(s, SNAPCTL_STATUS_LOADED, SNAPCTL_ERROR_NONE);
     s->generation = MAX(s->generation, s->former_generation) + 1;
     s->load_ns = 0;
     qemu_guest_getrandom_nofail(s->random, sizeof(s->random));

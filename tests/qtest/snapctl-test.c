@@ -468,11 +468,18 @@ static void test_interrupt(void)
     end(&s);
 }
 
+static void expect_run_state(Snapctl *s, const char *state)
+{
+    g_autoptr(QDict) info = qtest_qmp_assert_success_ref(
+        s->vm->qts, "{'execute': 'query-status'}");
+
+    g_assert_cmpstr(qdict_get_str(info, "status"), ==, state);
+}
+
 /* A snapshot that has more devices than this QEMU */
 static void test_failed_load(void)
 {
     Snapctl s = start(BOTH " -device e1000,romfile=");
-    g_autoptr(QDict) status = NULL;
 
     vm_save(s.vm, "b");
     detach(&s);
@@ -484,10 +491,7 @@ static void test_failed_load(void)
     expect_event(&s, "save", 0, "a", NULL);
     command(&s, 1, SNAPCTL_COMMAND_LOAD);
     expect_event(&s, "load", 1, "b", "while loading VM state");
-    status = qtest_qmp_assert_success_ref(s.vm->qts,
-                                          "{'execute': 'query-status'}");
-    g_assert_false(qdict_get_bool(status, "running"));
-    g_assert_cmpstr(qdict_get_str(status, "status"), ==, "restore-vm");
+    expect_run_state(&s, "restore-vm");
     g_assert_cmpuint(counted(&s, "failures"), ==, 1);
 
     /* a good one mends it */
@@ -499,21 +503,49 @@ static void test_failed_load(void)
     end(&s);
 }
 
+static void add_disk_only_snapshot(Snapctl *s, const char *tag)
+{
+    const char *argv[] = { getenv("QTEST_QEMU_IMG"), "snapshot", "-c", tag,
+                           s->vm->disk, NULL };
+
+    g_assert_true(g_spawn_sync(NULL, (char **)argv, NULL, 0, NULL, NULL, NULL,
+                               NULL, NULL, NULL));
+}
+
+/* Nothing has been changed by the failure: the guest can go on */
+static void test_failure_before_a_change(void)
+{
+    Snapctl s = start(BOTH);
+
+    detach(&s);
+    vm_stop(s.vm);
+    add_disk_only_snapshot(&s, "b");
+    vm_run(s.vm, MEM_ANON, SIZE, BOTH);
+    attach(&s);
+    qtest_writel(s.vm->qts, PLACE, 1);
+    command(&s, 1, SNAPCTL_COMMAND_LOAD);
+    expect_event(&s, "load", 1, "b", "disk-only");
+    expect_run_state(&s, "restore-vm");
+    qmp(&s, "cont");
+    expect(&s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+    expect_run_state(&s, "running");
+    g_assert_cmpuint(qtest_readl(s.vm->qts, PLACE), ==, 1);
+    g_assert_cmpuint(get64(&s, SNAPCTL_GENERATION), ==, 0);
+    end(&s);
+}
+
 static void test_failed_save(void)
 {
     Snapctl s = start(BOTH " -drive if=none,id=d1,driver=null-co,"
                       "read-zeroes=on");
-    g_autoptr(QDict) status = NULL;
 
-    qtest_writel(s.vm->qts, PLACE, 1);
-    command(&s, 0, SNAPCTL_COMMAND_SAVE);
-    expect(&s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
-    expect_event(&s, "save", 0, "a", "d1");
-    status = qtest_qmp_assert_success_ref(s.vm->qts,
-                                          "{'execute': 'query-status'}");
-    g_assert_true(qdict_get_bool(status, "running"));
-    g_assert_cmpuint(qtest_readl(s.vm->qts, PLACE), ==, 1);
-    g_assert_cmpuint(counted(&s, "failures"), ==, 1);
+    for (uint64_t i = 1; i < 3; i++) {
+        command(&s, 0, SNAPCTL_COMMAND_SAVE);
+        expect(&s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+        expect_event(&s, "save", 0, "a", "d1");
+        expect_run_state(&s, "running");
+        g_assert_cmpuint(counted(&s, "failures"), ==, i);
+    }
     end(&s);
 }
 
@@ -741,6 +773,8 @@ int main(int argc, char **argv)
     qtest_add_func("snapctl/interrupt", test_interrupt);
     qtest_add_func("snapctl/failed-load", test_failed_load);
     qtest_add_func("snapctl/failed-save", test_failed_save);
+    qtest_add_func("snapctl/failure-before-a-change",
+                   test_failure_before_a_change);
     qtest_add_func("snapctl/migration", test_migration);
     qtest_add_func("snapctl/busy", test_busy);
     qtest_add_func("snapctl/unplug", test_unplug);
