@@ -1,0 +1,65 @@
+/*
+ * What the snapctl tests share: a machine with the device, and its registers
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SNAPCTL_TESTS_H
+#define SNAPCTL_TESTS_H
+
+#include "qemu/units.h"
+#include "qobject/qdict.h"
+#include "hw/misc/snapctl-regs.h"
+#include "libqos/pci.h"
+#include "../ram-reset/framework.h"
+
+#define SIZE            (16 * MiB)
+#define PLACE           (2 * MiB)       /* where nothing else writes */
+#define REGION_SIZE     (1 * MiB)
+#define REGION          "-object memory-backend-memfd,id=region,size=1M "
+#define BOTH            "-device snapctl,id=snap0,allow=both,slots=a:b"
+
+typedef struct Snapctl {
+    Vm *vm;
+    QPCIBus *bus;
+    QPCIDevice *pci;
+    QPCIBar regs;
+} Snapctl;
+
+/* A pc machine, unless @args say another one; see vm_start() */
+Snapctl snapctl_start(const char *args);
+void snapctl_end(Snapctl *s);
+
+/* The device of a QEMU that has been started by other means */
+void snapctl_attach(Snapctl *s);
+void snapctl_detach(Snapctl *s);
+
+uint32_t snapctl_get(Snapctl *s, uint64_t reg);
+uint64_t snapctl_get64(Snapctl *s, uint64_t reg);
+void snapctl_set(Snapctl *s, uint64_t reg, uint32_t value);
+void snapctl_get_random(Snapctl *s, uint8_t *to);
+void snapctl_command(Snapctl *s, uint32_t slot, uint32_t value);
+
+/* Once it is not pending */
+uint32_t snapctl_settled_status(Snapctl *s);
+void snapctl_expect(Snapctl *s, uint32_t status, uint32_t error);
+
+/* Commands that must be done */
+void snapctl_save(Snapctl *s, uint32_t slot);
+void snapctl_load(Snapctl *s, uint32_t slot);
+
+/* query-snapctl, and a number of it */
+QDict *snapctl_query(Snapctl *s);
+uint64_t snapctl_counted(Snapctl *s, const char *what);
+
+/* A QMP command without arguments */
+void snapctl_qmp(Snapctl *s, const char *name);
+
+/* The next SNAPCTL_COMPLETED; words of the error if it is to have failed */
+void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
+                          const char *tag, const char *error);
+
+void add_snapctl_register_tests(void);
+void add_snapctl_state_tests(void);
+
+#endif
