@@ -14,7 +14,6 @@ import fuzzinputs
 from common import Failure, say
 
 SOURCE = 'hw/misc/snapctl.c'
-FINDINGS = fuzzbuild.FUZZ / 'findings'
 DISK_SIZE, FREE = '1M', 256 << 20
 INPUT_SIZE = 600        # some 30 operations, each of which may be a save
 INPUT_TIMEOUT = 30      # seconds for one input, which takes milliseconds
@@ -129,6 +128,9 @@ class Run:
         self.name, self.work = name, work
         self.disk, self.log = work / 'disk.qcow2', work / 'log'
         self.trace, self.bios = work / 'trace', work / 'bios'
+        self.seeds, self.artifacts = work / 'seeds', work / 'artifacts'
+        self.seeds.mkdir()
+        self.artifacts.mkdir()
 
     def make_bios(self):
         """There has to be one, but no vCPU runs under qtest."""
@@ -171,23 +173,21 @@ class Run:
         return env
 
     def command(self, *arguments):
-        FINDINGS.mkdir(exist_ok=True)
         return [self.fuzzer, '--fuzz-target=generic-fuzz',
-                f'-artifact_prefix={FINDINGS}/{self.name}-',
+                f'-artifact_prefix={self.artifacts}/{self.name}-',
                 f'-timeout={INPUT_TIMEOUT}', f'-rss_limit_mb={RSS_MIB}',
                 *map(str, arguments)]
 
     def fuzz(self, seconds, corpus):
         """Returns (progress, status of the fuzzer)."""
         self.make_disk()
-        seeds, words = self.work / 'seeds', self.work / 'words'
-        seeds.mkdir()
-        fuzzinputs.write_seeds(seeds)
+        words = self.work / 'words'
+        fuzzinputs.write_seeds(self.seeds)
         fuzzinputs.write_dictionary(words)
         command = self.command(
             f'-max_total_time={seconds}', f'-max_len={INPUT_SIZE}',
             f'-dict={words}', '-print_final_stats=1', '-print_coverage=1',
-            '-reload=0', '-len_control=0', corpus, seeds)
+            '-reload=0', '-len_control=0', corpus, self.seeds)
         progress = Progress(self.log, self.trace)
         with open(self.log, 'wb') as log, subprocess.Popen(
                 command, cwd=self.work, env=self.environment(CONFIGS[self.name]), stdout=log,
