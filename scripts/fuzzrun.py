@@ -19,8 +19,6 @@ INPUT_SIZE = 600        # some 30 operations, each of which may be a save
 INPUT_TIMEOUT = 30      # seconds for one input, which takes milliseconds
 RSS_MIB = 4096
 HANGS_AFTER = 60        # seconds without a sign of life
-# QEMU's own savevm loses the description of its VM state
-KNOWN_LEAKS = 'leak:migrate_init\n'
 
 DISK = '-drive if=none,id=disk0,format=qcow2,cache=unsafe,file={disk}'
 IDE_DISK = DISK + ' -device ide-hd,drive=disk0'
@@ -163,10 +161,6 @@ class Run:
                    QEMU_FUZZ_OBJECTS='snapctl*', QEMU_FUZZ_ARGS=(
             f'-nodefaults -bios {self.bios} {args} -trace snapctl_* '
             f'-D {self.trace}'))
-        known = self.work / 'known-leaks'
-        known.write_text(KNOWN_LEAKS)
-        env.setdefault('LSAN_OPTIONS',
-                       f'suppressions={known}:print_suppressions=0')
         symbolizer = shutil.which('llvm-symbolizer')
         if symbolizer:
             env.setdefault('ASAN_SYMBOLIZER_PATH', symbolizer)

@@ -209,6 +209,13 @@ static void report(SnapctlState *s, uint32_t command, uint32_t slot,
     send_event(s);
 }
 
+static bool is_missing(const char *tag)
+{
+    /* without any disk, all of them have it */
+    return !bdrv_all_find_vmstate_bs(NULL, false, NULL, NULL) ||
+           bdrv_all_has_snapshot(tag, false, NULL, NULL) == 0;
+}
+
 static void execute(SnapctlState *s)
 {
     uint32_t command = s->command, slot = s->slot;
@@ -220,8 +227,7 @@ static void execute(SnapctlState *s)
         refuse(s, SNAPCTL_ERROR_BUSY);
         return;
     }
-    if (command == SNAPCTL_COMMAND_LOAD &&
-        bdrv_all_has_snapshot(tag, false, NULL, NULL) == 0) {
+    if (command == SNAPCTL_COMMAND_LOAD && is_missing(tag)) {
         refuse(s, SNAPCTL_ERROR_EMPTY);
         return;
     }

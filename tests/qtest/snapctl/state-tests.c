@@ -258,6 +258,37 @@ static void test_failed_save(void)
     snapctl_end(&s);
 }
 
+static void test_no_disk(void)
+{
+    Snapctl s = snapctl_start(BOTH);
+    g_autofree char *hmp = NULL;
+
+    hmp = qtest_hmp(s.vm->qts, "drive_del d0");
+    g_assert_cmpstr(hmp, ==, "");
+    snapctl_command(&s, 0, SNAPCTL_COMMAND_LOAD);
+    snapctl_expect(&s, SNAPCTL_STATUS_REFUSED, SNAPCTL_ERROR_EMPTY);
+    snapctl_command(&s, 0, SNAPCTL_COMMAND_SAVE);
+    snapctl_expect(&s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+    expect_run_state(&s, "running");
+    snapctl_end(&s);
+}
+
+/* savevm has leaked 60 to 100 KiB each time */
+static void test_memory_of_saves(void)
+{
+    Snapctl s = snapctl_start(BOTH);
+    uint64_t before = 0;
+
+    for (int i = 0; i < 300; i++) {
+        if (i == 100) {
+            before = vm_status_kib(s.vm, "RssAnon");
+        }
+        snapctl_save(&s, 0);
+    }
+    g_assert_cmpuint(vm_status_kib(s.vm, "RssAnon"), <, before + 200 * 20);
+    snapctl_end(&s);
+}
+
 static void wait_for_migration(QTestState *qts)
 {
     for (;;) {
@@ -421,6 +452,8 @@ void add_snapctl_state_tests(void)
     qtest_add_func("snapctl/failed-save", test_failed_save);
     qtest_add_func("snapctl/failure-before-a-change",
                    test_failure_before_a_change);
+    qtest_add_func("snapctl/no-disk", test_no_disk);
+    qtest_add_func("snapctl/memory-of-saves", test_memory_of_saves);
     qtest_add_func("snapctl/migration", test_migration);
     qtest_add_func("snapctl/busy", test_busy);
     qtest_add_func("snapctl/unplug", test_unplug);
