@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -36,8 +37,6 @@
 #define SPINS               2000
 #define SHORTEST_NAP_NS     20000
 #define LONGEST_NAP_NS      1000000
-
-extern char **environ;
 
 static struct {
     const char *device;
@@ -267,7 +266,8 @@ static void follow(pid_t pid, struct result *result, uint8_t *output,
 static void run(struct result *result, const struct ring *ring,
                 struct ring_entry *entry)
 {
-    uint32_t len = *(volatile uint32_t *)&entry->input_len;
+    uint32_t len = atomic_load_explicit(&entry->input_len,
+                                        memory_order_relaxed);
     pid_t pid;
     int error;
 
@@ -390,7 +390,7 @@ static void parse(int argc, char **argv)
         { "help", no_argument, NULL, 'h' },
         { NULL, 0, NULL, 0 },
     };
-    unsigned long long slot;
+    uintmax_t slot;
     double seconds;
     char *end;
     int option;
@@ -402,7 +402,7 @@ static void parse(int argc, char **argv)
             break;
         case 's':
             errno = 0;
-            slot = strtoull(optarg, &end, 0);
+            slot = strtoumax(optarg, &end, 0);
             if (errno || end == optarg || *end || slot > UINT32_MAX) {
                 bad("--slot", optarg);
             }

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@
 
 struct snapctl {
     char *path;
-    volatile void *regs;
+    void *regs;
     void *region;
     size_t region_size;
 };
@@ -91,7 +92,7 @@ static int open_in(const char *folder, const char *name, int flags)
     return open(path, flags | O_CLOEXEC);
 }
 
-static long read_id(const char *folder, const char *name)
+static intmax_t read_id(const char *folder, const char *name)
 {
     char text[32];
     ssize_t n;
@@ -106,7 +107,7 @@ static long read_id(const char *folder, const char *name)
         return -1;
     }
     text[n] = '\0';
-    return strtol(text, NULL, 16);
+    return strtoimax(text, NULL, 16);
 }
 
 /* The first one by its address, since the order of readdir() is any */
@@ -246,7 +247,7 @@ void snapctl_close(struct snapctl *s)
         munmap(s->region, s->region_size);
     }
     if (s->regs) {
-        munmap((void *)s->regs, SNAPCTL_REGS_SIZE);
+        munmap(s->regs, SNAPCTL_REGS_SIZE);
     }
     free(s->path);
     free(s);

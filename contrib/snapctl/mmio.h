@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-uint32_t snapctl_mmio_read(const volatile void *regs, unsigned offset);
-void snapctl_mmio_write(volatile void *regs, unsigned offset, uint32_t value);
+uint32_t snapctl_mmio_read(const void *regs, unsigned offset);
+void snapctl_mmio_write(void *regs, unsigned offset, uint32_t value);
 
 #endif

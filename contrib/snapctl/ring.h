@@ -56,10 +56,10 @@
 struct ring_header {
     /* The host's, and constant from when magic is there */
     _Atomic uint64_t magic;
-    uint32_t version;
-    uint32_t entries;
-    uint32_t input_size;        /* room for an input, in bytes */
-    uint32_t output_size;
+    _Atomic uint32_t version;
+    _Atomic uint32_t entries;
+    _Atomic uint32_t input_size;        /* room for an input, in bytes */
+    _Atomic uint32_t output_size;
     uint8_t pad1[40];
     /* The host's */
     _Atomic uint64_t head;
@@ -75,7 +75,7 @@ struct ring_header {
 struct ring_entry {
     /* The host's */
     uint64_t number;
-    uint32_t input_len;
+    _Atomic uint32_t input_len;
     /* The guest's */
     uint32_t kind;
     uint32_t code;
@@ -114,17 +114,16 @@ static inline uint64_t ring_stride(const struct ring *r)
 static inline bool ring_open(struct ring *r, void *region, size_t size)
 {
     struct ring_header *h = region;
-    const volatile struct ring_header *v = region;
 
     if (size < sizeof(*h) ||
         atomic_load_explicit(&h->magic, memory_order_acquire) != RING_MAGIC ||
-        v->version != RING_VERSION) {
+        h->version != RING_VERSION) {
         return false;
     }
     r->header = h;
-    r->entries = v->entries;
-    r->input_size = v->input_size;
-    r->output_size = v->output_size;
+    r->entries = h->entries;
+    r->input_size = h->input_size;
+    r->output_size = h->output_size;
     return r->entries && r->entries <= RING_MAX_ENTRIES &&
            r->input_size <= RING_MAX_SIZE && r->output_size <= RING_MAX_SIZE &&
            ring_stride(r) <= (size - sizeof(*h)) / r->entries;
@@ -146,7 +145,7 @@ static inline uint8_t *ring_output(const struct ring *r, struct ring_entry *e)
     return ring_input(e) + ring_aligned(r->input_size);
 }
 
-/* The guest's side: the number of the input to be taken next, if there is one */
+/* The guest's side: the number of the next input, if there is one */
 static inline bool ring_next(const struct ring *r, uint64_t *number)
 {
     uint64_t tail = atomic_load_explicit(&r->header->tail,

@@ -50,10 +50,10 @@ static int fail(const char *doing, int error)
 static uint64_t number(const char *text, const char *what, uint64_t max)
 {
     char *end;
-    unsigned long long value;
+    uintmax_t value;
 
     errno = 0;
-    value = strtoull(text, &end, 0);
+    value = strtoumax(text, &end, 0);
     if (errno || *end || text[0] < '0' || text[0] > '9' || value > max) {
         fprintf(stderr, "snapctl: '%s' is no %s; see snapctl --help\n", text,
                 what);
