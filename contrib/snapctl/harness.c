@@ -222,11 +222,10 @@ static bool drain(struct result *result, uint8_t *output, uint32_t size)
     }
 }
 
-static void follow(pid_t pid, struct result *result, uint8_t *output,
-                   uint32_t size)
+static void follow(pid_t pid, uint64_t begin, struct result *result,
+                   uint8_t *output, uint32_t size)
 {
     struct pollfd poll = { .fd = harness.output[0], .events = POLLIN };
-    uint64_t begin = now_ns();
     sigset_t mask = harness.mask;
     bool open = true;
     int status;
@@ -268,6 +267,7 @@ static void run(struct result *result, const struct ring *ring,
 {
     uint32_t len = atomic_load_explicit(&entry->input_len,
                                         memory_order_relaxed);
+    uint64_t begin = now_ns();
     pid_t pid;
     int error;
 
@@ -281,7 +281,7 @@ static void run(struct result *result, const struct ring *ring,
     }
     /* the end of the file is there when TARGET's last child has ended */
     close(harness.output[1]);
-    follow(pid, result, ring_output(ring, entry), ring->output_size);
+    follow(pid, begin, result, ring_output(ring, entry), ring->output_size);
 }
 
 /* The ring */

@@ -65,6 +65,7 @@ static void freeze(void)
         exit(97);
     }
     for (;;) {
+        sched_yield();
     }
 }
 
