@@ -181,7 +181,11 @@ class Guard:
     async def start(self) -> None:
         from qemu.qmp import QMPError
         try:
-            await self._client.connect(self._socket)
+            await asyncio.wait_for(self._client.connect(self._socket),
+                                   PATIENCE)
+        except asyncio.TimeoutError:
+            raise Failure(f'{self._socket} does not answer; give the path of '
+                          'a QMP socket that is free')
         except (QMPError, OSError, EOFError) as e:
             raise Failure(f'{self._socket} cannot be connected to ({e}); give '
                           'the path of a QMP socket that is free')
