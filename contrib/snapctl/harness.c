@@ -11,25 +11,18 @@
 #define _GNU_SOURCE
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "ring.h"
 #include "snapctl.h"
+#include "target.h"
 
 #define TARGET_TIMEOUT_NS   (10 * 1000000000ULL)
 #define COMMAND_TIMEOUT_MS  30000
@@ -49,26 +42,11 @@ static struct {
     .timeout_ns = TARGET_TIMEOUT_NS,
 };
 
-/*
- * Made before the guest is saved.  As each life takes one input, they are new
- * for each.
- */
 static struct {
     struct snapctl *device;
     void *region;
     size_t size;
-    int input;                  /* a file: TARGET may seek in its stdin */
-    int output[2];
-    sigset_t mask;              /* as it was at the start, for TARGET */
 } harness;
-
-struct result {
-    uint32_t kind;
-    uint32_t code;
-    uint32_t output_len;
-    uint64_t output_total;
-    uint64_t run_ns;
-};
 
 static void die(const char *format, ...) __attribute__((format(printf, 1, 2)))
     __attribute__((noreturn));
@@ -88,200 +66,11 @@ static void die(const char *format, ...)
     exit(1);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static struct timespec timespec_of(uint64_t ns)
-{
-    return (struct timespec) {
-        .tv_sec = ns / 1000000000,
-        .tv_nsec = ns % 1000000000,
-    };
-}
-
 static void nap(uint64_t ns)
 {
-    struct timespec t = timespec_of(ns);
+    struct timespec t = { .tv_nsec = ns };
 
     nanosleep(&t, NULL);
-}
-
-/* TARGET */
-
-static void on_sigchld(int number)
-{
-    (void)number;       /* it is there to interrupt ppoll() */
-}
-
-static void prepare(void)
-{
-    struct sigaction action = { .sa_handler = on_sigchld };
-    sigset_t child;
-
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    sigemptyset(&action.sa_mask);
-    if (sigprocmask(SIG_BLOCK, &child, &harness.mask) ||
-        sigaction(SIGCHLD, &action, NULL)) {
-        die("SIGCHLD cannot be handled: %s", strerror(errno));
-    }
-    harness.input = memfd_create("input", MFD_CLOEXEC);
-    if (harness.input < 0) {
-        die("there is no file for inputs: %s", strerror(errno));
-    }
-    if (pipe2(harness.output, O_CLOEXEC | O_NONBLOCK)) {
-        die("there is no pipe for outputs: %s", strerror(errno));
-    }
-    /* TARGET's end blocks, as programs expect it */
-    if (fcntl(harness.output[1], F_SETFL, 0)) {
-        die("the pipe for outputs cannot be set up: %s", strerror(errno));
-    }
-}
-
-/* 0 or an errno */
-static int give_input(const uint8_t *data, size_t len)
-{
-    while (len) {
-        ssize_t n = write(harness.input, data, len);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return errno;
-        }
-        data += n;
-        len -= n;
-    }
-    return lseek(harness.input, 0, SEEK_SET) < 0 ? errno : 0;
-}
-
-/* 0 or an errno; what TARGET leaves behind can be killed with its group */
-static int start(pid_t *pid)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t defaults;
-    int error;
-
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGCHLD);
-    error = posix_spawn_file_actions_init(&actions);
-    if (error) {
-        return error;
-    }
-    error = posix_spawnattr_init(&attr);
-    if (error) {
-        goto out;
-    }
-    error = posix_spawn_file_actions_adddup2(&actions, harness.input, 0);
-    error = error ?: posix_spawn_file_actions_adddup2(&actions,
-                                                      harness.output[1], 1);
-    error = error ?: posix_spawn_file_actions_adddup2(&actions,
-                                                      harness.output[1], 2);
-    error = error ?: posix_spawnattr_setpgroup(&attr, 0);
-    error = error ?: posix_spawnattr_setsigmask(&attr, &harness.mask);
-    error = error ?: posix_spawnattr_setsigdefault(&attr, &defaults);
-    error = error ?: posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP |
-                                              POSIX_SPAWN_SETSIGMASK |
-                                              POSIX_SPAWN_SETSIGDEF);
-    error = error ?: posix_spawnp(pid, options.target[0], &actions, &attr,
-                                  options.target, environ);
-    posix_spawnattr_destroy(&attr);
-out:
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-/* Take what there is; false at the end of the file */
-static bool drain(struct result *result, uint8_t *output, uint32_t size)
-{
-    uint8_t buffer[4096];
-
-    for (;;) {
-        uint32_t room = size - result->output_len;
-        ssize_t n = read(harness.output[0], buffer, sizeof(buffer));
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return n < 0 && errno == EAGAIN;
-        }
-        result->output_total += n;
-        if (room > (size_t)n) {
-            room = n;
-        }
-        memcpy(output + result->output_len, buffer, room);
-        result->output_len += room;
-    }
-}
-
-static void follow(pid_t pid, uint64_t begin, struct result *result,
-                   uint8_t *output, uint32_t size)
-{
-    struct pollfd poll = { .fd = harness.output[0], .events = POLLIN };
-    sigset_t mask = harness.mask;
-    bool open = true;
-    int status;
-
-    sigdelset(&mask, SIGCHLD);
-    for (;;) {
-        uint64_t passed = now_ns() - begin;
-        struct timespec left;
-        pid_t ended = waitpid(pid, &status, WNOHANG);
-
-        if (ended == 0 && options.timeout_ns && passed >= options.timeout_ns) {
-            kill(-pid, SIGKILL);
-            do {
-                ended = waitpid(pid, &status, 0);
-            } while (ended < 0 && errno == EINTR);
-            result->kind = RING_RESULT_TIMEOUT;
-        }
-        if (ended) {
-            break;
-        }
-        left = timespec_of(options.timeout_ns - passed);
-        ppoll(&poll, open, options.timeout_ns ? &left : NULL, &mask);
-        open = open && drain(result, output, size);
-    }
-    result->run_ns = now_ns() - begin;
-    if (open) {
-        drain(result, output, size);
-    }
-    if (result->kind == RING_RESULT_TIMEOUT) {
-        return;
-    }
-    result->kind = WIFSIGNALED(status) ? RING_RESULT_SIGNAL
-                                       : RING_RESULT_EXITED;
-    result->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static void run(struct result *result, const struct ring *ring,
-                struct ring_entry *entry)
-{
-    uint32_t len = atomic_load_explicit(&entry->input_len,
-                                        memory_order_relaxed);
-    uint64_t begin = now_ns();
-    pid_t pid;
-    int error;
-
-    error = len > ring->input_size ? EMSGSIZE
-                                   : give_input(ring_input(entry), len);
-    error = error ?: start(&pid);
-    if (error) {
-        result->kind = RING_RESULT_ERROR;
-        result->code = error;
-        return;
-    }
-    /* the end of the file is there when TARGET's last child has ended */
-    close(harness.output[1]);
-    follow(pid, begin, result, ring_output(ring, entry), ring->output_size);
 }
 
 /* The ring */
@@ -308,15 +97,20 @@ static uint64_t wait_for_input(struct ring *ring)
 
 static void serve_one(void)
 {
-    struct result result = { .kind = RING_RESULT_NONE };
+    struct result result = { .kind = RING_RESULT_ERROR, .code = EMSGSIZE };
     struct ring_entry *entry;
     struct ring ring;
     uint64_t number = wait_for_input(&ring);
+    uint32_t len;
 
     ring_begin(&ring, number);
     ring_set_state(&ring, RING_STATE_BUSY);
     entry = ring_at(&ring, number);
-    run(&result, &ring, entry);
+    len = atomic_load_explicit(&entry->input_len, memory_order_relaxed);
+    if (len <= ring.input_size) {
+        target_run(options.target, options.timeout_ns, ring_input(entry), len,
+                   ring_output(&ring, entry), ring.output_size, &result);
+    }
     if (!ring_is_current(&ring, number)) {
         return;         /* the host has begun anew: nobody wants it */
     }
@@ -438,11 +232,15 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    const char *problem;
     int ret;
 
     parse(argc, argv);
     open_device();
-    prepare();
+    problem = target_prepare();
+    if (problem) {
+        die("%s: %s", problem, strerror(errno));
+    }
     if (!options.no_save) {
         ret = snapctl_save(harness.device, options.slot, COMMAND_TIMEOUT_MS);
         if (ret < 0) {

@@ -124,11 +124,12 @@ def snapctl_programs() -> list[Path]:
     flags = [*HOSTED, '-std=gnu11', f'-I{REPO / "include"}']
     headers = [*SNAPCTL.glob('*.h'),
                REPO / 'include/hw/misc/snapctl-regs.h']
-    library = [SNAPCTL / 'libsnapctl.c', SNAPCTL / 'mmio.c']
+    library = [SNAPCTL / name for name in ('libsnapctl.c', 'mmio.c', 'open.c')]
     return [
         _compile(PRODUCTS / 'snapctl', [SNAPCTL / 'snapctl-tool.c', *library],
                  flags=flags, headers=headers),
-        _compile(PRODUCTS / 'snapctl-harness', [SNAPCTL / 'harness.c', *library],
+        _compile(PRODUCTS / 'snapctl-harness',
+                 [SNAPCTL / 'harness.c', SNAPCTL / 'target.c', *library],
                  flags=flags, headers=headers),
         _compile(PRODUCTS / 'snaptarget', [SOURCE / 'snaptarget.c'],
                  flags=flags)]

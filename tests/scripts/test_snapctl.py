@@ -149,7 +149,8 @@ def test_inputs_come_back(start, tmp_path):
 def test_ends(start, tmp_path):
     cases = {b'exit 3': 'exit 3', b'kill -11 $$': 'signal 11',
              b'sleep 99': 'timeout', b'sleep 99 & exit 0': 'exit 0',
-             b'exec /nowhere 2>&-': 'exit 127', b'yes | head -c 200000': 'exit 0'}
+             b'exec /nowhere 2>&-': 'exit 127',
+             b'yes | head -c 200000': 'exit 0'}
     device = start('--timeout', '0.7', 'sh')
     feed(device.region, '--results', tmp_path / 'out', '--entries', 1,
          write(tmp_path / 'in', list(cases)))
