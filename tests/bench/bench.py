@@ -15,7 +15,7 @@ import plots
 import report
 
 SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind',
-            'cold', 'libvirt')
+            'cold', 'snapctl', 'libvirt')
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -99,11 +99,12 @@ class Machine:
     def __init__(self, workdir: Path, *, accel: str, ram: int,
                  memory: str = 'private', strategy: str = 'stock',
                  options: str = '', args: tuple = (), loadvm: str = '',
-                 qemu: Path = products.QEMU):
+                 machine: str = 'pc', qemu: Path = products.QEMU):
         products.require(qemu, products.QEMU_IMG, products.FIRMWARE)
         self.workdir = workdir
         self.ram = ram
         self.memory = memory
+        self._type = machine
         self.disk = workdir / 'disk.qcow2'
         self._log = workdir / 'qemu.log'
         self._jobs = 0
@@ -129,7 +130,8 @@ class Machine:
             'hugetlb': f'memory-backend-memfd,id={RAM},size={self.ram},'
                        'share=on,hugetlb=on,hugetlbsize=2M',
         }
-        return ['-object', kinds[self.memory], '-M', f'pc,memory-backend={RAM}']
+        return ['-object', kinds[self.memory],
+                '-M', f'{self._type},memory-backend={RAM}']
 
     def _start(self, command: list[str]) -> None:
         qmp, qemu_qmp = socket.socketpair()

@@ -4,15 +4,21 @@
 import lzma
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).resolve().parent / 'guest'
+SNAPCTL = REPO / 'contrib/snapctl'
 
 CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
           '-mno-red-zone -mgeneral-regs-only -fno-stack-protector '
           '-fcf-protection=none -fno-tree-loop-distribute-patterns '
           '-nostdlib -static -Wl,--build-id=none').split()
+
+# With a C library, and small, since the kernel unpacks it at each boot
+HOSTED = ('-m64 -Os -Wall -Wextra -ffunction-sections -fdata-sections -static '
+          '-s -Wl,--gc-sections').split()
 
 # Not built into Debian's kernel; in the guest they are /lib/NAME.ko
 MODULES = ('drivers/block/virtio_blk', 'drivers/virtio/virtio_balloon',
@@ -65,13 +71,14 @@ def _replace(product: Path, data: bytes) -> None:
     temporary.replace(product)
 
 
-def _compile(product: Path, sources: list[Path], script: Path | None = None
+def _compile(product: Path, sources: list[Path], script: Path | None = None,
+             flags: Sequence[str] = CFLAGS, headers: Sequence[Path] = ()
              ) -> Path:
-    inputs = sources + ([script] if script else [])
+    inputs = [*sources, *headers] + ([script] if script else [])
     if _outdated(product, *inputs, Path(__file__)):
         product.parent.mkdir(parents=True, exist_ok=True)
         temporary = product.with_name(f'{product.name}.{os.getpid()}')
-        command = ['gcc', *CFLAGS, '-o', temporary, *sources]
+        command = ['gcc', *flags, '-o', temporary, *sources]
         if script:
             command += ['-Wl,-T,' + str(script)]
         subprocess.run(command, check=True)
@@ -112,18 +119,36 @@ def _module_entry(path: Path) -> bytes:
     return _cpio_entry(f'lib/{path.name.split(".")[0]}.ko', 0o100644, data)
 
 
+def snapctl_programs() -> list[Path]:
+    """contrib/snapctl, and what the harness runs."""
+    flags = [*HOSTED, '-std=gnu11', f'-I{REPO / "include"}']
+    headers = [*SNAPCTL.glob('*.h'),
+               REPO / 'include/hw/misc/snapctl-regs.h']
+    library = [SNAPCTL / name for name in ('libsnapctl.c', 'mmio.c', 'open.c')]
+    return [
+        _compile(PRODUCTS / 'snapctl', [SNAPCTL / 'snapctl-tool.c', *library],
+                 flags=flags, headers=headers),
+        _compile(PRODUCTS / 'snapctl-harness',
+                 [SNAPCTL / 'harness.c', SNAPCTL / 'target.c', *library],
+                 flags=flags, headers=headers),
+        _compile(PRODUCTS / 'snaptarget', [SOURCE / 'snaptarget.c'],
+                 flags=flags)]
+
+
 def initramfs() -> Path:
     product = PRODUCTS / 'initramfs.cpio'
     busybox = GUEST / 'busybox'
-    ramtool = _compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c'])
+    programs = [_compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c']),
+                *snapctl_programs()]
     init = SOURCE / 'init'
     modules = [_module(name) for name in MODULES]
     require(busybox)
-    if _outdated(product, busybox, ramtool, init, *modules, Path(__file__)):
+    if _outdated(product, busybox, *programs, init, *modules, Path(__file__)):
         _replace(product, b''.join((
             _cpio_entry('bin', 0o40755, b''),
             _cpio_entry('bin/busybox', 0o100755, busybox.read_bytes()),
-            _cpio_entry('bin/ramtool', 0o100755, ramtool.read_bytes()),
+            *(_cpio_entry(f'bin/{path.name}', 0o100755, path.read_bytes())
+              for path in programs),
             _cpio_entry('init', 0o100755, init.read_bytes()),
             _cpio_entry('lib', 0o40755, b''),
             *(_module_entry(module) for module in modules),

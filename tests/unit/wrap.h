@@ -8,7 +8,15 @@
 #ifndef RAM_RESET_WRAP_H
 #define RAM_RESET_WRAP_H
 
+#include <stdint.h>
+
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);
+
+/* A device that is a test's */
+uint32_t __real_snapctl_mmio_read(const void *regs, unsigned offset);
+uint32_t __wrap_snapctl_mmio_read(const void *regs, unsigned offset);
+void __real_snapctl_mmio_write(void *regs, unsigned offset, uint32_t value);
+void __wrap_snapctl_mmio_write(void *regs, unsigned offset, uint32_t value);
 
 #endif

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What scripts/snapctl-feed shares with the guest, and how it revives it."""
+
+import asyncio
+import contextlib
+import mmap
+import os
+import re
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import Failure
+
+# contrib/snapctl/ring.h says what these are
+MAGIC = int.from_bytes(b'SNAPRING', 'little')
+VERSION = 1
+ALIGN = 64
+HEADER = 0x100
+MAX_ENTRIES = 64
+HEAD, TAIL, BEGUN = 0x40 // 8, 0x80 // 8, 0x88 // 8     # of 8 bytes each
+STATE = 0x90 // 4
+ENTRY = struct.Struct('<QIIIIQQQ')
+STATES = ('not there', 'ready', 'busy', 'done', 'failed')
+READY, FAILED = 1, 4
+EXITED, SIGNAL, TIMEOUT, ERROR, HANG, CRASH = range(1, 7)
+
+CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
+           'GUEST_PANICKED': 'the guest panicked'}
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Result:
+    kind: int
+    code: int = 0
+    output: bytes = b''
+    total: int = 0
+    run_ns: int = 0
+    generation: int = 0
+
+    def status(self) -> str:
+        words = {EXITED: f'exit {self.code}', SIGNAL: f'signal {self.code}',
+                 TIMEOUT: 'timeout', HANG: 'hang', CRASH: 'crash'}
+        if self.kind == ERROR:
+            return f'error ({os.strerror(self.code)})'
+        return words.get(self.kind, f'unknown ({self.kind})')
+
+
+def aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN
+
+
+class Ring:
+    """
+    The host's side.  Only aligned accesses through a memoryview, which are one
+    each; a lock is taken where their order matters, since that is a barrier.
+    """
+
+    def __init__(self, path: Path, input_size: int, output_size: int,
+                 entries: int = 0):
+        try:
+            with path.open('r+b') as f:
+                size = os.fstat(f.fileno()).st_size
+                if size < HEADER:
+                    raise Failure(f'{path} has {size} bytes only; give the '
+                                  'file of the device\'s memory backend')
+                self._map = mmap.mmap(f.fileno(), size)
+        except (OSError, ValueError) as e:
+            raise Failure(f'{path} cannot be mapped '
+                          f'({getattr(e, "strerror", None) or e}); start QEMU '
+                          'first, with this file as mem-path= and share=on')
+        self.input_size = input_size
+        self.output_size = output_size
+        self._stride = ENTRY_SIZE + aligned(input_size) + aligned(output_size)
+        fitting = (size - HEADER) // self._stride
+        self.entries = min(entries or MAX_ENTRIES, fitting)
+        if fitting < max(1, entries):
+            raise Failure(
+                f'{path} has room for {fitting} inputs of {input_size} bytes '
+                f'with {output_size} bytes of output; make it larger, or give '
+                'lower --entries or --output-size')
+        self._words = memoryview(self._map).cast('Q')
+        self._halves = memoryview(self._map).cast('I')
+        self._lock = threading.Lock()
+        self._format()
+
+    def _barrier(self) -> None:
+        with self._lock:
+            pass
+
+    def _format(self) -> None:
+        self._words[0] = 0
+        self._barrier()
+        # another place each time, see ring.h
+        base = time.time_ns()
+        self._halves[2:6] = memoryview(struct.pack(
+            '<4I', VERSION, self.entries, self.input_size,
+            self.output_size)).cast('I')
+        for word in (HEAD, TAIL, BEGUN):
+            self._words[word] = base
+        self._halves[STATE] = 0
+        self.head = self.done = base
+        self._barrier()
+        self._words[0] = MAGIC
+
+    def close(self) -> None:
+        self._words.release()
+        self._halves.release()
+        self._map.close()
+
+    @property
+    def tail(self) -> int:
+        tail = self._words[TAIL]
+        if not 0 <= tail - self.done <= self.head - self.done:
+            raise Failure('the guest has damaged the ring; start its '
+                          'snapctl-harness again, then this program')
+        return tail
+
+    @property
+    def begun(self) -> int:
+        return self._words[BEGUN]
+
+    @property
+    def state(self) -> int:
+        return self._halves[STATE]
+
+    def has_room(self) -> bool:
+        return self.head - self.done < self.entries
+
+    def _at(self, number: int) -> int:
+        return HEADER + number % self.entries * self._stride
+
+    def put(self, data: bytes) -> None:
+        at = self._at(self.head)
+        ENTRY.pack_into(self._map, at, self.head, len(data), *(0,) * 6)
+        self._map[at + ENTRY_SIZE:at + ENTRY_SIZE + len(data)] = data
+        self._barrier()
+        self.head += 1
+        self._words[HEAD] = self.head
+
+    def take(self) -> Result:
+        """That of the first input that has not been taken yet."""
+        self._barrier()
+        at = self._at(self.done)
+        _, _, kind, code, length, total, ns, generation = ENTRY.unpack_from(
+            self._map, at)
+        at += ENTRY_SIZE + aligned(self.input_size)
+        output = self._map[at:at + min(length, self.output_size)]
+        self.done += 1
+        return Result(kind, code, output, total, ns, generation)
+
+    def complete(self, kind: int) -> None:
+        """In the guest's place, which must be stopped."""
+        number = self.tail
+        at = self._at(number)
+        _, length, *_ = ENTRY.unpack_from(self._map, at)
+        ENTRY.pack_into(self._map, at, number, length, kind, *(0,) * 5)
+        self._barrier()
+        self._words[TAIL] = number + 1
+
+
+ENTRY_SIZE = aligned(ENTRY.size)
+
+
+class Guard:
+    """Takes a guest back that does not ask for it."""
+
+    def __init__(self, socket: str, tag: str):
+        from qemu.qmp import EventListener, QMPClient
+        self._socket = socket
+        self._tag = tag
+        self._client = QMPClient('feed')
+        self._listener = EventListener((*CRASHES, 'SNAPCTL_COMPLETED'))
+        self._task: asyncio.Task | None = None
+        self.crash = ''
+        self.problem = ''       # a load of the guest's that has failed
+
+    async def start(self) -> None:
+        from qemu.qmp import QMPError
+        try:
+            await asyncio.wait_for(self._client.connect(self._socket),
+                                   PATIENCE)
+        except asyncio.TimeoutError:
+            raise Failure(f'{self._socket} does not answer; give the path of '
+                          'a QMP socket that is free')
+        except (QMPError, OSError, EOFError) as e:
+            raise Failure(f'{self._socket} cannot be connected to ({e}); give '
+                          'the path of a QMP socket that is free')
+        self._client.register_listener(self._listener)
+        self._task = asyncio.create_task(self._watch())
+        # so that QEMU stays, and the next load can take the guest back
+        await self._do('set-action', reboot='shutdown', shutdown='pause',
+                       panic='pause')
+
+    async def close(self) -> None:
+        from qemu.qmp import QMPError
+        if self._task:
+            self._task.cancel()
+        with contextlib.suppress(QMPError, OSError, EOFError):
+            await self._client.disconnect()
+
+    async def _watch(self) -> None:
+        async for event in self._listener:
+            data = event.get('data', {})
+            if event['event'] in CRASHES:
+                self.crash = CRASHES[event['event']]
+            elif data['command'] == 'load' and not data['success']:
+                self.problem = data.get('error', 'unknown error')
+
+    def check(self) -> None:
+        from qemu.qmp.protocol import Runstate
+        if self._client.runstate != Runstate.RUNNING:
+            raise Failure('QEMU has closed the monitor connection')
+
+    async def _do(self, command: str, **arguments) -> object:
+        from qemu.qmp import ExecuteError, QMPError
+        try:
+            return await self._client.execute(command, {
+                key.replace('_', '-'): value
+                for key, value in arguments.items()})
+        except ExecuteError as e:
+            raise Failure(f'QEMU refuses {command}: {e}')
+        except (QMPError, OSError, EOFError):
+            raise Failure('QEMU has closed the monitor connection')
+
+    async def _hmp(self, line: str) -> None:
+        output = await self._do('human-monitor-command', command_line=line)
+        # an error's details are printed before the error
+        if re.search('^Error:', output, re.MULTILINE):
+            raise Failure(f"QEMU refuses '{line}': {output.strip()}")
+
+    async def _status(self) -> str:
+        return (await self._do('query-status'))['status']
+
+    async def stop(self) -> None:
+        await self._do('stop')
+
+    async def save(self) -> None:
+        await self.stop()
+        await self._hmp(f'savevm {self._tag}')
+        await self._do('cont')
+
+    async def revive(self) -> None:
+        """Of a guest that is stopped; it goes on from the snapshot."""
+        # a machine that has been shut down has to be reset to run again
+        if await self._status() in ('shutdown', 'internal-error'):
+            await self._do('set-action', reboot='reset')
+            await self._do('system_reset')
+            deadline = time.monotonic() + PATIENCE
+            while await self._status() in ('shutdown', 'internal-error'):
+                if time.monotonic() > deadline:
+                    raise Failure('the guest stays dead after a reset; start '
+                                  'QEMU with -action reboot=reset')
+                await asyncio.sleep(0.001)
+            await self._do('set-action', reboot='shutdown')
+        await self._hmp(f'loadvm {self._tag}')
+        self.crash = self.problem = ''
+        await self._do('cont')
