@@ -20,8 +20,9 @@ STAMP = '.ram-reset.json'
 HOOK_LIMIT = 120
 
 # Everything below these goes into QEMU's tree at the same path.
-OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'tests/unit',
-                'tests/qtest', 'docs/specs', 'docs/system', 'docs/devel')
+OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'contrib',
+                'tests/unit', 'tests/qtest', 'docs/specs', 'docs/system',
+                'docs/devel')
 IGNORED = re.compile(r'^\.|~$|\.orig$|\.rej$|\.pyc$|^__pycache__$')
 
 

@@ -25,7 +25,7 @@ static void test_ring_sizes(void)
 {
     g_autofree void *region = g_malloc0(REGION);
     struct ring_header *h = format(region, 4, 100, 50);
-    struct ring r;
+    struct ring r = { 0 };
     static const uint32_t bad[][3] = {
         { 0, 100, 50 }, { RING_MAX_ENTRIES + 1, 0, 0 },
         { 1, RING_MAX_SIZE + 1, 0 }, { 1, 0, UINT32_MAX }, { 1, REGION, 0 },
@@ -59,7 +59,7 @@ static void test_ring_garbage(void)
 {
     g_autofree void *region = g_malloc0(REGION);
     struct ring_header *h = format(region, 4, 100, 50);
-    struct ring r;
+    struct ring r = { 0 };
     uint64_t number;
 
     g_assert_true(ring_open(&r, region, REGION));
@@ -83,7 +83,7 @@ static void test_ring_garbage(void)
 static void *host(void *region)
 {
     struct ring_header *h = region;
-    struct ring r;
+    struct ring r = { 0 };
     uint64_t done = 0;
 
     g_assert_true(ring_open(&r, region, REGION));
@@ -114,7 +114,7 @@ static void test_ring_threads(void)
 {
     g_autofree void *region = g_malloc0(REGION);
     GThread *thread;
-    struct ring r;
+    struct ring r = { 0 };
 
     format(region, 5, 100, 50);
     g_assert_true(ring_open(&r, region, REGION));
