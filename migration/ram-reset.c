@@ -99,13 +99,49 @@ static bool check_migration(Error **errp)
     return !what;
 }
 
+bool ram_reset_migration_is_over(void)
+{
+    MigrationState *s = migrate_get_current();
+
+    return !migration_is_running() && !s->migration_thread_running &&
+           !s->to_dst_file && !migration_in_incoming_postcopy();
+}
+
+/* QEMU takes disks back to the snapshot that has the tag as its id first */
+static bool check_tag(BlockDriverState *bs, const char *tag, Error **errp)
+{
+    g_autofree QEMUSnapshotInfo *list = NULL;
+    int n = bdrv_snapshot_list(bs, &list);
+
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].id_str, tag) && strcmp(list[i].name, tag)) {
+            error_setg(errp, "'%s' is the name of one snapshot and the id of "
+                       "another, '%s'", tag, list[i].name);
+            error_append_hint(errp, "Save it with a name that is no number.\n");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* That of a migration of before; the load would be taken to have failed */
+static void forget_error(void)
+{
+    MigrationState *s = migrate_get_current();
+
+    QEMU_LOCK_GUARD(&s->error_mutex);
+    g_clear_pointer(&s->error, error_free);
+}
+
 bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp)
 {
+    ERRP_GUARD();
     int64_t start = now();
 
     if (ram_reset_enabled() &&
-        (!check_migration(errp) || !ram_reset_check_layout(bs, sn, errp))) {
+        (!check_migration(errp) || !check_tag(bs, sn->name, errp) ||
+         !ram_reset_check_layout(bs, sn, errp))) {
         return false;
     }
     load.active = true;
@@ -121,6 +157,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 
 void ram_reset_load_reverted(void)
 {
+    forget_error();
     load.reverted = now();
 }
 

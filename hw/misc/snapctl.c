@@ -13,7 +13,7 @@
 #include "hw/pci/msix.h"
 #include "hw/pci/pci_device.h"
 #include "hw/qdev-properties.h"
-#include "migration/misc.h"
+#include "migration/ram-reset.h"
 #include "migration/snapshot.h"
 #include "migration/vmstate.h"
 #include "qapi/clone-visitor.h"
@@ -26,6 +26,7 @@
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
 #include "qemu/timer.h"
+#include "qemu/units.h"
 #include "system/cpus.h"
 #include "system/hostmem.h"
 #include "system/ram-reset-compat.h"
@@ -138,16 +139,31 @@ static void write_command(SnapctlState *s, uint32_t command)
     qemu_bh_schedule(s->bh);
 }
 
-static void load(SnapctlState *s, const char *tag, Error **errp)
+/*
+ * What else has been asked for is for the guest as it is now, so it comes first;
+ * the main loop does it in its next turn.
+ */
+static bool must_wait(void)
+{
+    return qemu_shutdown_requested_get() != SHUTDOWN_CAUSE_NONE ||
+           qemu_reset_requested_get() != SHUTDOWN_CAUSE_NONE;
+}
+
+static bool load(SnapctlState *s, const char *tag, Error **errp)
 {
     RunState state = runstate_get();
 
     vm_stop(RUN_STATE_RESTORE_VM);
+    if (must_wait()) {
+        vm_start();
+        return false;
+    }
     if (load_snapshot(tag, NULL, false, NULL, errp)) {
         load_snapshot_resume(state);
     } else {
         finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
     }
+    return true;
 }
 
 static void save(SnapctlState *s, const char *tag, Error **errp)
@@ -156,14 +172,15 @@ static void save(SnapctlState *s, const char *tag, Error **errp)
         finish(s, SNAPCTL_STATUS_SAVED, SNAPCTL_ERROR_NONE);
     } else {
         finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+        resume_all_vcpus();
     }
 }
 
-static void send_event(const SnapctlState *s)
+static void send_event(const SnapctlState *s, const char *path)
 {
     g_autoptr(SnapctlCompleted) data = g_new0(SnapctlCompleted, 1);
 
-    data->qom_path = object_get_canonical_path(OBJECT(s));
+    data->qom_path = g_strdup(path);
     QAPI_CLONE_MEMBERS(SnapctlOutcome, qapi_SnapctlCompleted_base(data),
                        s->last);
     qapi_event_send_snapctl_completed(data);
@@ -180,8 +197,8 @@ static void report_failure(const SnapctlState *s, Error *err)
 }
 
 /* Takes @err */
-static void report(SnapctlState *s, uint32_t command, uint32_t slot,
-                   int64_t time_ns, Error *err)
+static void report(SnapctlState *s, const char *path, uint32_t command,
+                   uint32_t slot, int64_t time_ns, Error *err)
 {
     SnapctlOutcome *last = g_new0(SnapctlOutcome, 1);
 
@@ -206,7 +223,7 @@ static void report(SnapctlState *s, uint32_t command, uint32_t slot,
     trace_snapctl_completed(slot, command, last->success, time_ns);
     qapi_free_SnapctlOutcome(s->last);
     s->last = last;
-    send_event(s);
+    send_event(s, path);
 }
 
 static bool is_missing(const char *tag)
@@ -216,44 +233,73 @@ static bool is_missing(const char *tag)
            bdrv_all_has_snapshot(tag, false, NULL, NULL) == 0;
 }
 
+/* An error code, or SNAPCTL_ERROR_NONE */
+static uint32_t check_now(const SnapctlState *s)
+{
+    /* again: a command that has been migrated was another host's to check */
+    uint32_t error = check(s, s->command);
+
+    if (error) {
+        return error;
+    }
+    if (!ram_reset_migration_is_over()) {
+        return SNAPCTL_ERROR_BUSY;
+    }
+    if (s->command == SNAPCTL_COMMAND_LOAD && is_missing(s->tags[s->slot])) {
+        return SNAPCTL_ERROR_EMPTY;
+    }
+    return SNAPCTL_ERROR_NONE;
+}
+
 static void execute(SnapctlState *s)
 {
+    /* a load may unplug the device */
+    g_autofree char *path = object_get_canonical_path(OBJECT(s));
     uint32_t command = s->command, slot = s->slot;
-    const char *tag = s->tags[slot];
+    uint32_t error = check_now(s);
     int64_t begin = get_clock();
     Error *err = NULL;
 
-    if (migration_is_running()) {
-        refuse(s, SNAPCTL_ERROR_BUSY);
-        return;
-    }
-    if (command == SNAPCTL_COMMAND_LOAD && is_missing(tag)) {
-        refuse(s, SNAPCTL_ERROR_EMPTY);
-        return;
-    }
-    if (command == SNAPCTL_COMMAND_LOAD) {
-        load(s, tag, &err);
+    if (error) {
+        refuse(s, error);
+        resume_all_vcpus();
+    } else if (command == SNAPCTL_COMMAND_SAVE) {
+        save(s, s->tags[slot], &err);
+        report(s, path, command, slot, get_clock() - begin, err);
+    } else if (load(s, s->tags[slot], &err)) {
+        report(s, path, command, slot, get_clock() - begin, err);
     } else {
-        save(s, tag, &err);
+        qemu_bh_schedule(s->bh);
+        return;
     }
     s->used = true;
     s->used_ns = get_clock();
-    report(s, command, slot, s->used_ns - begin, err);
 }
 
 /* Outside of the vCPU's exit, and not in the middle of other work of QEMU's */
 static void command_bh(void *opaque)
 {
     SnapctlState *s = opaque;
+    RunState requested;
 
     /* a stopped guest's command waits until it goes on */
-    if (s->command && runstate_is_running()) {
+    if (!s->command || !runstate_is_running()) {
+        resume_all_vcpus();
+    } else if (must_wait()) {
+        qemu_bh_schedule(s->bh);
+    } else if (qemu_vmstop_requested(&requested)) {
+        vm_stop(requested);
+    } else {
         object_ref(OBJECT(s));
         execute(s);
-        /* the one that wrote the command; a refusal has resumed nothing */
-        resume_all_vcpus();
         object_unref(OBJECT(s));
     }
+}
+
+/* The vCPU that wrote a command, which nobody is left to do */
+static void resume_bh(void *opaque)
+{
+    resume_all_vcpus();
 }
 
 static void vm_state_changed(void *opaque, bool running, RunState state)
@@ -373,8 +419,7 @@ static int snapctl_post_load(void *opaque, int version_id)
 
     if (!s->loading) {
         /* migrated: the guest goes on where it was */
-        return s->command <= SNAPCTL_COMMAND_LOAD &&
-               (!s->command || s->slot < s->nr_tags) ? 0 : -EINVAL;
+        return 0;
     }
     s->loading = false;
     finish(s, SNAPCTL_STATUS_LOADED, SNAPCTL_ERROR_NONE);
@@ -406,8 +451,15 @@ static const VMStateDescription snapctl_vmstate = {
     },
 };
 
+/* QEMU looks for a snapshot with that id before one with that name */
+static bool is_number(const char *tag)
+{
+    return strspn(tag, "0123456789") == strlen(tag);
+}
+
 static bool parse_slots(SnapctlState *s, Error **errp)
 {
+    g_strfreev(s->tags);
     s->tags = g_strsplit(s->slots ?: "", ":", -1);
     s->nr_tags = g_strv_length(s->tags);
     if (s->nr_tags > MAX_SLOTS) {
@@ -421,6 +473,12 @@ static bool parse_slots(SnapctlState *s, Error **errp)
             error_setg(errp, "the name '%s' of slot %" PRIu32 " in slots= "
                        "does not have 1 to %zu bytes", s->tags[i], i,
                        sizeof_field(QEMUSnapshotInfo, name) - 1);
+            return false;
+        }
+        if (is_number(s->tags[i])) {
+            error_setg(errp, "the name '%s' of slot %" PRIu32 " in slots= can "
+                       "be another snapshot's id; choose one that is no number",
+                       s->tags[i], i);
             return false;
         }
     }
@@ -442,9 +500,9 @@ static bool check_region(SnapctlState *s, Error **errp)
         return false;
     }
     size = memory_region_size(host_memory_backend_get_memory(s->region));
-    if (!is_power_of_2(size)) {
+    if (!is_power_of_2(size) || size < 4 * KiB) {
         error_setg(errp, "memdev=%s has %" PRIu64 " bytes, but a PCI device "
-                   "needs a power of two", id, size);
+                   "needs a power of two, and 4 KiB or more", id, size);
         return false;
     }
     return true;
@@ -462,6 +520,10 @@ static void snapctl_realize(PCIDevice *pci_dev, Error **errp)
     SnapctlState *s = SNAPCTL(pci_dev);
     bool ambiguous;
 
+    if (replay_mode != REPLAY_MODE_NONE) {
+        error_setg(errp, "snapctl does not work with record/replay");
+        return;
+    }
     find_snapctl(&ambiguous);
     if (ambiguous) {
         error_setg(errp, "there can be one snapctl device only");
@@ -497,7 +559,6 @@ static void snapctl_realize(PCIDevice *pci_dev, Error **errp)
                                NULL);
     s->vm_state_handler = qdev_add_vm_change_state_handler(
         DEVICE(s), vm_state_changed, s);
-    replay_add_blocker("-device snapctl");
 }
 
 static void snapctl_exit(PCIDevice *pci_dev)
@@ -506,6 +567,9 @@ static void snapctl_exit(PCIDevice *pci_dev)
 
     qemu_del_vm_change_state_handler(s->vm_state_handler);
     qemu_bh_delete(s->bh);
+    if (s->command) {
+        aio_bh_schedule_oneshot(iohandler_get_aio_context(), resume_bh, NULL);
+    }
     if (s->region) {
         host_memory_backend_set_mapped(s->region, false);
     }

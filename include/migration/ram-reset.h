@@ -11,6 +11,15 @@
 #include "migration/qemu-file-types.h"
 #include "system/ram-reset.h"
 
+/**
+ * ram_reset_migration_is_over: whether a snapshot can be saved or loaded as far
+ * as migration is concerned.  With the BQL held.
+ *
+ * migration_is_running() is false as soon as one has failed or completed, while
+ * its thread and its file may still be there.
+ */
+bool ram_reset_migration_is_over(void);
+
 /*
  * What load_snapshot() calls, in this order, with the BQL held.  Whatever
  * way a load is asked for (HMP loadvm, QMP snapshot-load, -loadvm), it comes

@@ -200,11 +200,16 @@ static void test_bad_options(void)
     assert_no_start("-device snapctl,slots=a::b", "snapctl",
                     "the name '' of slot 1");
     assert_no_start(args, "snapctl", "1 to 255 bytes");
+    assert_no_start("-device snapctl,slots=a:17", "name '17' of slot 1",
+                    "no number");
     assert_no_start("-device snapctl,allow=all", "allow", "all");
     assert_no_start("-device snapctl,memdev=nope", "nope", "not found");
     assert_no_start("-object memory-backend-ram,id=odd,size=12k "
                     "-device snapctl,memdev=odd", "memdev=odd",
                     "power of two");
+    assert_no_start("-object memory-backend-ram,id=small,size=8 "
+                    "-device snapctl,memdev=small", "memdev=small",
+                    "4 KiB or more");
     assert_no_start("-object memory-backend-ram,id=main,size=128M "
                     "-machine memory-backend=main "
                     "-device snapctl,memdev=main", "memdev=main", "in use");

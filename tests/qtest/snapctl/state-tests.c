@@ -189,6 +189,8 @@ static void expect_run_state(Snapctl *s, const char *state)
 static void test_failed_load(void)
 {
     Snapctl s = snapctl_start(BOTH " -device e1000,romfile=");
+    g_autoptr(QDict) answer = NULL;
+    const char *error;
 
     vm_save(s.vm, "b");
     snapctl_detach(&s);
@@ -202,6 +204,12 @@ static void test_failed_load(void)
     snapctl_expect_event(&s, "load", 1, "b", "while loading VM state");
     expect_run_state(&s, "restore-vm");
     g_assert_cmpuint(snapctl_counted(&s, "failures"), ==, 1);
+
+    /* half of a snapshot is not to be migrated */
+    answer = qtest_qmp(s.vm->qts, "{'execute': 'migrate', "
+                       "'arguments': {'uri': 'exec:cat >/dev/null'}}");
+    error = qdict_get_str(qdict_get_qdict(answer, "error"), "desc");
+    g_assert_nonnull(strstr(error, "being taken back to a snapshot"));
 
     /* a good one mends it */
     vm_load(s.vm, "a");
@@ -304,16 +312,38 @@ static void wait_for_migration(QTestState *qts)
     }
 }
 
-/* The guest goes on there: not a new generation, and the command as well */
-static void test_migration(void)
+/* With a pending command; @args are the destination's */
+static void migrate(Snapctl *s, const char *args)
 {
     g_autofree char *file = g_strdup_printf("%s/snapctl-migration.%d",
                                             g_get_tmp_dir(), getpid());
     g_autofree char *uri = g_strdup_printf("file:%s", file);
-    g_autofree char *args = g_strdup_printf(
-        REGION BOTH ",memdev=region -incoming %s", uri);
+    g_autofree char *incoming = g_strdup_printf("%s -incoming %s", args, uri);
+
+    snapctl_qmp(s, "stop");
+    snapctl_command(s, 1, SNAPCTL_COMMAND_LOAD);
+    qtest_qmp_assert_success(s->vm->qts, "{'execute': 'migrate', "
+                             "'arguments': {'uri': %s}}", uri);
+    wait_for_migration(s->vm->qts);
+    g_assert_cmpuint(snapctl_get(s, SNAPCTL_STATUS), ==,
+                     SNAPCTL_STATUS_PENDING);
+    snapctl_detach(s);
+    vm_stop(s->vm);
+
+    vm_run(s->vm, MEM_ANON, SIZE, incoming);
+    wait_for_migration(s->vm->qts);
+    unlink(file);
+    snapctl_attach(s);
+    g_assert_cmpuint(snapctl_get(s, SNAPCTL_STATUS), ==,
+                     SNAPCTL_STATUS_PENDING);
+}
+
+/* The guest goes on there: not a new generation, and the command as well */
+static void test_migration(void)
+{
+    const char *args = REGION BOTH ",memdev=region";
     uint8_t random[2][SNAPCTL_RANDOM_SIZE];
-    Snapctl s = snapctl_start(REGION BOTH ",memdev=region");
+    Snapctl s = snapctl_start(args);
     QPCIBar region = qpci_iomap(s.pci, SNAPCTL_REGION_BAR, NULL);
     uint64_t load_ns;
 
@@ -325,21 +355,8 @@ static void test_migration(void)
     load_ns = snapctl_get64(&s, SNAPCTL_LOAD_NS);
     qpci_io_writel(s.pci, region, 0, 4711);
     qtest_writel(s.vm->qts, PLACE, 2);
-    snapctl_qmp(&s, "stop");
-    snapctl_command(&s, 1, SNAPCTL_COMMAND_LOAD);
-    qtest_qmp_assert_success(s.vm->qts, "{'execute': 'migrate', "
-                             "'arguments': {'uri': %s}}", uri);
-    wait_for_migration(s.vm->qts);
-    g_assert_cmpuint(snapctl_get(&s, SNAPCTL_STATUS), ==,
-                     SNAPCTL_STATUS_PENDING);
-    snapctl_detach(&s);
-    vm_stop(s.vm);
 
-    vm_run(s.vm, MEM_ANON, SIZE, args);
-    wait_for_migration(s.vm->qts);
-    snapctl_attach(&s);
-    g_assert_cmpuint(snapctl_get(&s, SNAPCTL_STATUS), ==,
-                     SNAPCTL_STATUS_PENDING);
+    migrate(&s, args);
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_GENERATION), ==, 2);
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_LOAD_NS), ==, load_ns);
     snapctl_get_random(&s, random[1]);
@@ -352,7 +369,43 @@ static void test_migration(void)
     snapctl_expect(&s, SNAPCTL_STATUS_LOADED, SNAPCTL_ERROR_NONE);
     g_assert_cmpuint(qtest_readl(s.vm->qts, PLACE), ==, 1);
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_GENERATION), ==, 3);
-    unlink(file);
+    snapctl_end(&s);
+}
+
+/* What the source has accepted is nothing that the destination must do */
+static void test_migration_to_less(const void *args)
+{
+    Snapctl s = snapctl_start(BOTH);
+
+    snapctl_save(&s, 1);
+    qtest_writel(s.vm->qts, PLACE, 2);
+    migrate(&s, args);
+    snapctl_qmp(&s, "cont");
+    snapctl_expect(&s, SNAPCTL_STATUS_REFUSED, strstr(args, "none") ?
+                   SNAPCTL_ERROR_DENIED : SNAPCTL_ERROR_SLOT);
+    expect_run_state(&s, "running");
+    g_assert_cmpuint(qtest_readl(s.vm->qts, PLACE), ==, 2);
+    snapctl_end(&s);
+}
+
+/* The next load is not taken to have failed */
+static void test_failed_migration(void)
+{
+    Snapctl s = snapctl_start(BOTH);
+
+    qtest_writel(s.vm->qts, PLACE, 1);
+    snapctl_save(&s, 0);
+    for (int i = 0; i < 3; i++) {
+        qtest_writel(s.vm->qts, PLACE, 2);
+        qtest_qmp_assert_success(s.vm->qts, "{'execute': 'migrate', "
+                                 "'arguments': {'uri': 'exec:false'}}");
+        do {
+            snapctl_command(&s, 0, SNAPCTL_COMMAND_LOAD);
+        } while (snapctl_settled_status(&s) == SNAPCTL_STATUS_REFUSED);
+        snapctl_expect(&s, SNAPCTL_STATUS_LOADED, SNAPCTL_ERROR_NONE);
+        expect_run_state(&s, "running");
+        g_assert_cmpuint(qtest_readl(s.vm->qts, PLACE), ==, 1);
+    }
     snapctl_end(&s);
 }
 
@@ -455,6 +508,13 @@ void add_snapctl_state_tests(void)
     qtest_add_func("snapctl/no-disk", test_no_disk);
     qtest_add_func("snapctl/memory-of-saves", test_memory_of_saves);
     qtest_add_func("snapctl/migration", test_migration);
+    qtest_add_data_func("snapctl/migration-to/allow-none",
+                        "-device snapctl,id=snap0,allow=none,slots=a:b",
+                        test_migration_to_less);
+    qtest_add_data_func("snapctl/migration-to/fewer-slots",
+                        "-device snapctl,id=snap0,allow=both,slots=a",
+                        test_migration_to_less);
+    qtest_add_func("snapctl/failed-migration", test_failed_migration);
     qtest_add_func("snapctl/busy", test_busy);
     qtest_add_func("snapctl/unplug", test_unplug);
     qtest_add_func("snapctl/hammer", test_hammer);
