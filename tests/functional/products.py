@@ -65,9 +65,9 @@ def _replace(product: Path, data: bytes) -> None:
     temporary.replace(product)
 
 
-def _compile(product: Path, sources: list[Path], script: Path | None = None
-             ) -> Path:
-    inputs = sources + ([script] if script else [])
+def _compile(product: Path, sources: list[Path], script: Path | None = None,
+             headers: list[Path] | None = None) -> Path:
+    inputs = sources + ([script] if script else []) + (headers or [])
     if _outdated(product, *inputs, Path(__file__)):
         product.parent.mkdir(parents=True, exist_ok=True)
         temporary = product.with_name(f'{product.name}.{os.getpid()}')
@@ -90,7 +90,7 @@ def _cpio_entry(name: str, mode: int, data: bytes) -> bytes:
 def ring3_image() -> Path:
     return _compile(PRODUCTS / 'ring3.bin',
                     [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c'],
-                    SOURCE / 'ring3.ld')
+                    SOURCE / 'ring3.ld', [SOURCE / 'ring3.h'])
 
 
 def kernel() -> Path:
