@@ -5,7 +5,7 @@
  * Numbers are hexadecimal.  A command answers with one line that begins with
  * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when a loop
  * finds memory that it did not write: one character, so that a load can not cut
- * the report in two.
+ * the report in two.  The snapctl device's commands are in ring3-snapctl.c.
  */
 
 #include "ring3.h"
@@ -354,7 +354,7 @@ static void serve(const char *line)
         answer_result(check_untouched(n[0], n[1], n[2], n[3]));
     } else if (take_word(&line, "loop")) {
         endless_loop(n[0], n[1], n[2], n[3]);
-    } else if (*line) {
+    } else if (*line && !serve_snapctl(line, n)) {
         put_string("error\n");
     }
 }

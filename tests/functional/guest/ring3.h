@@ -28,6 +28,19 @@ static inline uint8_t inb(uint16_t port)
     return value;
 }
 
+static inline void outl(uint16_t port, uint32_t value)
+{
+    asm volatile("outl %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline uint32_t inl(uint16_t port)
+{
+    uint32_t value;
+
+    asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
+    return value;
+}
+
 static inline volatile uint64_t *at(uint64_t addr)
 {
     return (volatile uint64_t *)addr;
@@ -45,5 +58,8 @@ void fill(uint64_t addr, uint64_t len, uint64_t seed);
 void set(uint64_t addr, uint64_t len, uint64_t value);
 Result check_fill(uint64_t addr, uint64_t len, uint64_t seed);
 Result check_set(uint64_t addr, uint64_t len, uint64_t value);
+
+/* Whether @line was one of the snapctl device's commands; @n its numbers */
+bool serve_snapctl(const char *line, const uint64_t *n);
 
 #endif
