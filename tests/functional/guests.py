@@ -39,17 +39,31 @@ class Ring3Words:
     def ask(self, command: str, *numbers: int) -> str:
         self.serial.send(' '.join([command, *(f'{n:x}' for n in numbers)])
                          + '\n')
-        answer = self.serial.wait(r'^(ok|bad|error|trap)([^\n]*)\n',
+        return self.next_answer(command)
+
+    def next_answer(self, command: str = 'load') -> str:
+        answer = self.serial.wait(r'^(ok|bad|error|trap|!)([^\n]*)\n',
                                   self.TIMEOUT)
         word, rest = (part.decode() for part in answer.groups())
         if word == 'bad':
             raise Corrupt(f'{command}: {rest} (count and first address)')
+        if word == '!':
+            raise Corrupt(f'{command}: {rest}')
         if word != 'ok':
             raise MachineError(f'{command}: {word}{rest}')
         return rest.strip()
 
     def checksum(self, start: int, length: int) -> str:
         return self.ask('sum', start, length)
+
+    def snap(self, slot: int, command: int) -> tuple[int, int, int]:
+        """A command to the snapctl device: status, error and generation."""
+        return self.snap_answer(self.ask('snap', slot, command))
+
+    @staticmethod
+    def snap_answer(answer: str) -> tuple[int, int, int]:
+        status, error, generation = (int(n, 16) for n in answer.split())
+        return status, error, generation
 
 
 class Ring3(Ring3Words, Machine):

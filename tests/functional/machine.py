@@ -194,6 +194,17 @@ class Machine:
         except (QMPError, OSError) as e:
             raise MachineError(f'{command}: {e} {self.log()}'.strip()) from e
 
+    def event(self, name: str) -> dict:
+        """Wait for an event of this name, and drop those before it."""
+        try:
+            while True:
+                event = self._qmp.pull_event(MONITOR_TIMEOUT)
+                if event['event'] == name:
+                    return event['data']
+        except asyncio.TimeoutError as e:
+            raise MachineError(f'no event {name} within '
+                               f'{MONITOR_TIMEOUT:.0f} s') from e
+
     def hmp(self, line: str) -> str:
         output = self.qmp('human-monitor-command', **{'command-line': line})
         # an error's details are printed before the error

@@ -10,6 +10,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).resolve().parent / 'guest'
 SNAPCTL = REPO / 'contrib/snapctl'
+SNAPCTL_REGS = REPO / 'include/hw/misc/snapctl-regs.h'
 
 CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
           '-mno-red-zone -mgeneral-regs-only -fno-stack-protector '
@@ -96,8 +97,9 @@ def _cpio_entry(name: str, mode: int, data: bytes) -> bytes:
 
 def ring3_image() -> Path:
     return _compile(PRODUCTS / 'ring3.bin',
-                    [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c'],
-                    SOURCE / 'ring3.ld')
+                    [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c',
+                     SOURCE / 'ring3-snapctl.c'],
+                    SOURCE / 'ring3.ld', [SOURCE / 'ring3.h', SNAPCTL_REGS])
 
 
 def kernel() -> Path:

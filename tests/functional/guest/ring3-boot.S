@@ -24,10 +24,14 @@
 /* present, writable, user, accessed; a leaf is large and dirty as well */
 #define PTE_TABLE               0x027
 #define PTE_LEAF                0x0e7
+#define PTE_UNCACHED            0x018
+
+/* where ring3-snapctl.c puts registers if the firmware has put them nowhere */
+#define DEVICE_PAGE             0xf0000000
 
 #define VECTORS                 32
 #define IO_BITMAP               104     /* right after the TSS itself */
-#define IO_BITMAP_BYTES         128     /* ports 0 to 0x3ff, all allowed */
+#define IO_BITMAP_BYTES         416     /* ports 0 to 0xcff, all allowed */
 
         .section .header, "a"
         .balign 4
@@ -154,7 +158,7 @@ tss:    .long   0
         .balign 16
 idt:    .fill   VECTORS * 2, 8, 0
 
-        /* 8 GiB, mapped one to one by 2 MiB pages */
+        /* 8 GiB, mapped one to one by 2 MiB pages, one of them uncached */
         .balign 4096
 pml4:   .quad   pdpt + PTE_TABLE
         .fill   511, 8, 0
@@ -166,7 +170,11 @@ pdpt:   .set    i, 0
         .fill   504, 8, 0
 pd:     .set    i, 0
         .rept   8 * 512
+        .if     i * 0x200000 == DEVICE_PAGE
+        .quad   DEVICE_PAGE + PTE_LEAF + PTE_UNCACHED
+        .else
         .quad   i * 0x200000 + PTE_LEAF
+        .endif
         .set    i, i + 1
         .endr
 

@@ -3,14 +3,12 @@
  * Ring-3 test guest: serves one-line commands on the first serial port.
  *
  * Numbers are hexadecimal.  A command answers with one line that begins with
- * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when the
- * endless loop finds memory that it did not write: one character, so that a
- * load can not cut the report in two.
+ * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when a loop
+ * finds memory that it did not write: one character, so that a load can not cut
+ * the report in two.  The snapctl device's commands are in ring3-snapctl.c.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "ring3.h"
 
 #define COM1            0x3f8
 #define COM1_IER        (COM1 + 1)
@@ -20,30 +18,10 @@
 #define LSR_DATA_READY  0x01
 #define LSR_THR_EMPTY   0x20
 
-#define PAGE_SIZE       4096
-
-typedef struct Result {
-    uint64_t bad;
-    uint64_t first;
-} Result;
-
 extern char bss_end[];
 
 void guest_main(void);
 void guest_trap(uint64_t vector, uint64_t error, uint64_t rip, uint64_t cr2);
-
-static inline void outb(uint16_t port, uint8_t value)
-{
-    asm volatile("outb %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static inline uint8_t inb(uint16_t port)
-{
-    uint8_t value;
-
-    asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
-    return value;
-}
 
 static bool input_waiting(void)
 {
@@ -58,7 +36,7 @@ static char get_char(void)
     return inb(COM1);
 }
 
-static void put_char(char c)
+void put_char(char c)
 {
     while (!(inb(COM1_LSR) & LSR_THR_EMPTY)) {
         asm volatile("pause");
@@ -85,11 +63,21 @@ static void put_hex(uint64_t value)
     }
 }
 
-static void answer(const char *word, uint64_t value)
+void answer(const char *word, uint64_t value)
 {
     put_string(word);
     put_char(' ');
     put_hex(value);
+    put_char('\n');
+}
+
+void answer_ok(const uint64_t *values, size_t count)
+{
+    put_string("ok");
+    while (count--) {
+        put_char(' ');
+        put_hex(*values++);
+    }
     put_char('\n');
 }
 
@@ -115,7 +103,7 @@ void guest_trap(uint64_t vector, uint64_t error, uint64_t rip, uint64_t cr2)
 }
 
 /* splitmix64's last step: every bit of @x reaches every bit of the result */
-static uint64_t mix(uint64_t x)
+uint64_t mix(uint64_t x)
 {
     x ^= x >> 30;
     x *= 0xbf58476d1ce4e5b9;
@@ -141,11 +129,6 @@ static uint64_t loop_tag(uint64_t addr, uint64_t pass)
     return t & 1 ? t : 0;
 }
 
-static volatile uint64_t *at(uint64_t addr)
-{
-    return (volatile uint64_t *)addr;
-}
-
 static void note(Result *r, uint64_t addr, uint64_t expected)
 {
     if (*at(addr) != expected) {
@@ -160,7 +143,7 @@ static uint64_t next(uint64_t x)
     return x * 6364136223846793005 + 1442695040888963407;
 }
 
-static void fill(uint64_t addr, uint64_t len, uint64_t seed)
+void fill(uint64_t addr, uint64_t len, uint64_t seed)
 {
     uint64_t x = 0;
 
@@ -170,7 +153,7 @@ static void fill(uint64_t addr, uint64_t len, uint64_t seed)
     }
 }
 
-static Result check_fill(uint64_t addr, uint64_t len, uint64_t seed)
+Result check_fill(uint64_t addr, uint64_t len, uint64_t seed)
 {
     Result r = { 0, 0 };
     uint64_t x = 0;
@@ -182,14 +165,14 @@ static Result check_fill(uint64_t addr, uint64_t len, uint64_t seed)
     return r;
 }
 
-static void set(uint64_t addr, uint64_t len, uint64_t value)
+void set(uint64_t addr, uint64_t len, uint64_t value)
 {
     for (uint64_t end = addr + len; addr < end; addr += 8) {
         *at(addr) = value;
     }
 }
 
-static Result check_set(uint64_t addr, uint64_t len, uint64_t value)
+Result check_set(uint64_t addr, uint64_t len, uint64_t value)
 {
     Result r = { 0, 0 };
 
@@ -301,7 +284,7 @@ static void endless_loop(uint64_t addr, uint64_t count, uint64_t stride,
     }
 }
 
-static bool take_word(const char **line, const char *word)
+bool take_word(const char **line, const char *word)
 {
     const char *p = *line;
 
@@ -371,7 +354,7 @@ static void serve(const char *line)
         answer_result(check_untouched(n[0], n[1], n[2], n[3]));
     } else if (take_word(&line, "loop")) {
         endless_loop(n[0], n[1], n[2], n[3]);
-    } else if (*line) {
+    } else if (*line && !serve_snapctl(line, n)) {
         put_string("error\n");
     }
 }

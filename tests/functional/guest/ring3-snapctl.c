@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Ring-3 test guest: drives the snapctl device, see docs/specs/snapctl.rst.
+ *
+ * Without the device each of these answers "error".  Numbers are hexadecimal;
+ * SIZE is 1, 2, 4 or 8 bytes, 4 if it is left out.
+ *
+ *   snap-where                      "ok BAR0 BAR1 BAR2", addresses
+ *   snap-read OFFSET [SIZE]         "ok VALUE", of a register
+ *   snap-write OFFSET VALUE [SIZE]  "ok"
+ *   snap SLOT COMMAND               "ok STATUS ERROR GENERATION" once STATUS is
+ *                                   no longer "pending".  After a load a guest
+ *                                   is back in the "snap" that has saved, which
+ *                                   answers once more
+ *   snap-loop COUNT SLOT ADDR PAGES "ok GENERATION" after COUNT loads.  Saves,
+ *                                   and after each load finds the pages as they
+ *                                   were saved, or says '!'
+ *   hammer STEPS SEED ADDR PAGES    "ok STEPS".  Random accesses of all kinds,
+ *                                   until there have been that many, or the
+ *                                   host writes to Region.stop.  The pages hold
+ *                                   pairs that are always equal, or it says
+ *                                   '!'; the page behind them is scratch
+ *
+ * The last two need the persistent region, where they keep what loads must not
+ * take back.
+ */
+
+#include "ring3.h"
+#include "../../../include/hw/misc/snapctl-regs.h"
+
+#define CONFIG_ADDRESS  0xcf8
+#define CONFIG_DATA     0xcfc
+#define CONFIG_ENABLE   0x80000000u
+#define CONFIG_SIZE     256
+
+#define PCI_ID          0x00
+#define PCI_COMMAND     0x04
+#define PCI_BAR(n)      (0x10 + 4 * (n))
+#define PCI_CAPABILITIES 0x34   /* MSI-X is the only one */
+#define MEMORY          0x2
+#define MASTER          0x4
+#define BAR_FLAGS       0xfu
+
+#define BARS            3
+
+/*
+ * Where no guest of these tests has RAM, nor a pc or q35 anything else: RAM
+ * below 4 GiB ends at 3.5 GiB at most.  For a region of up to 256 MiB.
+ */
+#define REGION_PLACE    0xe0000000
+#define REGS_PLACE      0xf0000000
+#define MSIX_PLACE      0xf0010000
+
+#define MSIX_SIZE       0x1000
+#define MSIX_ADDRESS    8       /* bytes of it, at the table's beginning */
+#define MSIX_CONTROL    12
+#define MSIX_ENABLE     0x80000000u
+
+typedef struct Snapctl {
+    uint32_t devfn;
+    uint64_t bar[BARS];
+} Snapctl;
+
+/* At the beginning of the persistent region; the host knows it as well */
+typedef struct Region {
+    uint64_t loads;         /* that snap-loop has seen */
+    uint64_t generation;    /* the last one that it has seen */
+    uint64_t refused;       /* how often it was told to wait */
+    uint64_t random;        /* state of the hammer's generator */
+    uint64_t steps;         /* that the hammer has begun */
+    uint64_t stop;          /* the host wants the hammer to end */
+} Region;
+
+static uint32_t config_address(const Snapctl *s, uint32_t offset)
+{
+    return CONFIG_ENABLE | s->devfn << 8 | (offset & 0xfc);
+}
+
+static uint32_t config_read(const Snapctl *s, uint32_t offset)
+{
+    outl(CONFIG_ADDRESS, config_address(s, offset));
+    return inl(CONFIG_DATA);
+}
+
+static void config_write(const Snapctl *s, uint32_t offset, uint32_t value)
+{
+    outl(CONFIG_ADDRESS, config_address(s, offset));
+    outl(CONFIG_DATA, value);
+}
+
+static uint64_t reg_read(const Snapctl *s, uint64_t offset, unsigned size)
+{
+    uint64_t addr = s->bar[SNAPCTL_REGS_BAR] + offset;
+
+    switch (size) {
+    case 1:
+        return *(volatile uint8_t *)addr;
+    case 2:
+        return *(volatile uint16_t *)addr;
+    case 8:
+        return *(volatile uint64_t *)addr;
+    default:
+        return *(volatile uint32_t *)addr;
+    }
+}
+
+static void write_to(uint64_t addr, uint64_t value, unsigned size)
+{
+    switch (size) {
+    case 1:
+        *(volatile uint8_t *)addr = value;
+        break;
+    case 2:
+        *(volatile uint16_t *)addr = value;
+        break;
+    case 8:
+        *(volatile uint64_t *)addr = value;
+        break;
+    default:
+        *(volatile uint32_t *)addr = value;
+    }
+}
+
+static void reg_write(const Snapctl *s, uint64_t offset, uint64_t value,
+                      unsigned size)
+{
+    write_to(s->bar[SNAPCTL_REGS_BAR] + offset, value, size);
+}
+
+/* Decoding is off meanwhile: no other place is ever seen */
+static void map(const Snapctl *s)
+{
+    config_write(s, PCI_COMMAND, 0);
+    config_write(s, PCI_BAR(SNAPCTL_REGS_BAR), s->bar[SNAPCTL_REGS_BAR]);
+    config_write(s, PCI_BAR(SNAPCTL_MSIX_BAR), s->bar[SNAPCTL_MSIX_BAR]);
+    config_write(s, PCI_BAR(SNAPCTL_REGION_BAR), s->bar[SNAPCTL_REGION_BAR]);
+    config_write(s, PCI_BAR(SNAPCTL_REGION_BAR) + 4,
+                 s->bar[SNAPCTL_REGION_BAR] >> 32);
+    config_write(s, PCI_COMMAND, MEMORY | MASTER);
+}
+
+/* Where the firmware has put it, if it has */
+static void locate(Snapctl *s)
+{
+    if (config_read(s, PCI_COMMAND) & MEMORY) {
+        for (int i = 0; i < BARS; i++) {
+            s->bar[i] = config_read(s, PCI_BAR(i)) & ~BAR_FLAGS;
+        }
+        s->bar[SNAPCTL_REGION_BAR] |=
+            (uint64_t)config_read(s, PCI_BAR(SNAPCTL_REGION_BAR) + 4) << 32;
+    } else {
+        s->bar[SNAPCTL_REGS_BAR] = REGS_PLACE;
+        s->bar[SNAPCTL_MSIX_BAR] = MSIX_PLACE;
+        s->bar[SNAPCTL_REGION_BAR] = REGION_PLACE;
+        map(s);
+    }
+}
+
+static bool find(Snapctl *s)
+{
+    const uint32_t id = SNAPCTL_PCI_DEVICE_ID << 16 | SNAPCTL_PCI_VENDOR_ID;
+
+    for (s->devfn = 0; s->devfn < 256; s->devfn += 8) {
+        if (config_read(s, PCI_ID) == id) {
+            locate(s);
+            return reg_read(s, SNAPCTL_MAGIC, 4) == SNAPCTL_MAGIC_VALUE;
+        }
+    }
+    return false;
+}
+
+static volatile Region *region(const Snapctl *s)
+{
+    bool there = reg_read(s, SNAPCTL_FEATURES, 4) & SNAPCTL_FEATURE_REGION;
+
+    return there ? (volatile Region *)s->bar[SNAPCTL_REGION_BAR] : NULL;
+}
+
+static uint32_t wait_done(const Snapctl *s)
+{
+    uint32_t status;
+
+    while ((status = reg_read(s, SNAPCTL_STATUS, 4)) ==
+           SNAPCTL_STATUS_PENDING) {
+        asm volatile("pause");
+    }
+    return status;
+}
+
+static void answer_command(const Snapctl *s, uint32_t slot, uint32_t command)
+{
+    uint64_t outcome[3];
+
+    reg_write(s, SNAPCTL_SLOT, slot, 4);
+    reg_write(s, SNAPCTL_COMMAND, command, 4);
+    outcome[0] = wait_done(s);
+    outcome[1] = reg_read(s, SNAPCTL_ERROR, 4);
+    outcome[2] = reg_read(s, SNAPCTL_GENERATION, 8);
+    answer_ok(outcome, 3);
+}
+
+/* Both registers at once; asks again for as long as the device says "wait" */
+static uint32_t command_both(const Snapctl *s, volatile Region *r,
+                             uint32_t slot, uint32_t command)
+{
+    for (;;) {
+        uint32_t status, error;
+
+        reg_write(s, SNAPCTL_SLOT, (uint64_t)command << 32 | slot, 8);
+        status = wait_done(s);
+        error = reg_read(s, SNAPCTL_ERROR, 4);
+        if (status != SNAPCTL_STATUS_REFUSED ||
+            (error != SNAPCTL_ERROR_TOO_SOON && error != SNAPCTL_ERROR_BUSY)) {
+            return status;
+        }
+        r->refused++;
+    }
+}
+
+static bool is_zero_page(uint64_t page)
+{
+    return mix(page) & 1;
+}
+
+static bool snapshot_is_whole(uint64_t addr, uint64_t pages)
+{
+    for (uint64_t page = addr; page < addr + pages * PAGE_SIZE;
+         page += PAGE_SIZE) {
+        Result r = is_zero_page(page) ? check_set(page, PAGE_SIZE, 0)
+                                      : check_fill(page, PAGE_SIZE, page);
+
+        if (r.bad) {
+            put_char('!');
+            answer("corrupt", r.first);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* In each round other pages, one word somewhere in most, all of the others */
+static void make_dirty(uint64_t addr, uint64_t pages, uint64_t round)
+{
+    for (uint64_t page = addr; page < addr + pages * PAGE_SIZE;
+         page += PAGE_SIZE) {
+        uint64_t x = mix(page ^ mix(round));
+
+        if (x % 16 == 0) {
+            if (x & 16) {
+                fill(page, PAGE_SIZE, x);
+            } else {
+                set(page, PAGE_SIZE, 0);
+            }
+        } else if (x & 1) {
+            *at(page + (x >> 8) % PAGE_SIZE / 8 * 8) = x;
+        }
+    }
+}
+
+static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
+                      uint64_t addr, uint64_t pages)
+{
+    volatile Region *r = region(s);
+    uint32_t status;
+    uint64_t generation;
+
+    for (uint64_t page = addr; page < addr + pages * PAGE_SIZE;
+         page += PAGE_SIZE) {
+        if (is_zero_page(page)) {
+            set(page, PAGE_SIZE, 0);
+        } else {
+            fill(page, PAGE_SIZE, page);
+        }
+    }
+    r->loads = 0;
+    r->refused = 0;
+    r->generation = reg_read(s, SNAPCTL_GENERATION, 8);
+
+    status = command_both(s, r, slot, SNAPCTL_COMMAND_SAVE);
+    /* once with what the save has left, then with each load */
+    generation = reg_read(s, SNAPCTL_GENERATION, 8);
+    if (status == SNAPCTL_STATUS_LOADED) {
+        if (generation <= r->generation) {
+            put_char('!');
+            answer("generation", generation);
+            return;
+        }
+        r->generation = generation;
+        r->loads++;
+    } else if (status != SNAPCTL_STATUS_SAVED) {
+        answer("error", status);
+        return;
+    }
+    if (!snapshot_is_whole(addr, pages)) {
+        return;
+    }
+    if (r->loads >= count) {
+        answer("ok", generation);
+        return;
+    }
+    make_dirty(addr, pages, r->loads);
+    status = command_both(s, r, slot, SNAPCTL_COMMAND_LOAD);
+    answer("error", status);
+}
+
+/*
+ * One instruction changes the state: a guest that is saved between two would
+ * take the generator back with each load, and do the same again for ever.
+ */
+static uint64_t draw(volatile Region *r)
+{
+    return mix(__atomic_fetch_add(&r->random, 0x9e3779b97f4a7c15,
+                                  __ATOMIC_RELAXED));
+}
+
+/* Half of them such that one or two registers take them as they are */
+static uint64_t draw_value(volatile Region *r)
+{
+    uint64_t x = draw(r);
+
+    return x & 1 ? x & 0x300000006 : draw(r);
+}
+
+static void hammer_regs(const Snapctl *s, volatile Region *r)
+{
+    uint64_t x = draw(r);
+    unsigned size = 1 << (x & 3);
+    uint64_t end = x & 4 ? SNAPCTL_REGS_SIZE
+                         : SNAPCTL_RANDOM + SNAPCTL_RANDOM_SIZE;
+    uint64_t offset = (x >> 8) % (end - size + 1);
+
+    if (x & 0x18) {
+        offset &= -(uint64_t)size;
+    }
+    if (x & 0x20) {
+        reg_write(s, offset, draw_value(r), size);
+    } else {
+        reg_read(s, offset, size);
+    }
+}
+
+/* Slots and commands are there, but for one in 16 */
+static void hammer_command(const Snapctl *s, volatile Region *r)
+{
+    uint64_t x = draw(r);
+    uint32_t command = x & 0x300 ? SNAPCTL_COMMAND_LOAD : SNAPCTL_COMMAND_SAVE;
+
+    reg_write(s, SNAPCTL_SLOT, x % 16 ? (x >> 4) % 2 : x >> 32, 4);
+    reg_write(s, SNAPCTL_COMMAND, (x >> 16) % 16 ? command : x >> 32, 4);
+    if (x & 0x80) {
+        wait_done(s);
+    }
+}
+
+/*
+ * The messages that loads send go where they overwrite nothing, or the guest
+ * would do damage to itself: to the page right behind the pairs.
+ */
+static void enable_msix(const Snapctl *s, uint64_t scratch)
+{
+    uint32_t capability = config_read(s, PCI_CAPABILITIES) & 0xff;
+    uint64_t entry = s->bar[SNAPCTL_MSIX_BAR];
+
+    write_to(entry, scratch, 8);
+    write_to(entry + MSIX_CONTROL, 0, 4);
+    config_write(s, capability, MSIX_ENABLE);
+}
+
+static void hammer_msix(const Snapctl *s, volatile Region *r, uint64_t scratch)
+{
+    uint64_t x = draw(r);
+    unsigned size = 1 << (x & 3);
+    uint64_t offset = (x >> 8) % (x & 4 ? 32 : MSIX_SIZE - size + 1);
+    uint64_t addr = s->bar[SNAPCTL_MSIX_BAR];
+
+    if (offset < MSIX_ADDRESS) {
+        write_to(addr, scratch + ((x >> 32) & 0xffc), 8);
+    } else {
+        write_to(addr + offset, draw_value(r), size);
+    }
+}
+
+/*
+ * Any register, but the region does not go where QEMU's and KVM's own memory
+ * is, nor beyond what the host's CPU can address: KVM would not take it.
+ */
+static void hammer_config(const Snapctl *s, volatile Region *r)
+{
+    uint64_t x = draw(r);
+    uint32_t offset = x % CONFIG_SIZE & ~3u;
+    uint32_t value = x >> 32;
+
+    if (offset == PCI_BAR(SNAPCTL_REGION_BAR)) {
+        value &= 0x7fffffff;
+    } else if (offset == PCI_BAR(SNAPCTL_REGION_BAR) + 4) {
+        value &= 0xf;
+    }
+    config_read(s, offset);
+    config_write(s, offset, value);
+    map(s);
+}
+
+static bool hammer_pair(volatile Region *r, uint64_t addr, uint64_t pages)
+{
+    uint64_t x = draw(r);
+    uint64_t offset = x % (pages / 2 * PAGE_SIZE / 8) * 8;
+    uint64_t other = offset + pages / 2 * PAGE_SIZE;
+
+    if (*at(addr + offset) != *at(addr + other)) {
+        put_char('!');
+        answer("corrupt", addr + offset);
+        return false;
+    }
+    *at(addr + offset) = x;
+    *at(addr + other) = x;
+    return true;
+}
+
+static void hammer(const Snapctl *s, uint64_t steps, uint64_t seed,
+                   uint64_t addr, uint64_t pages)
+{
+    volatile Region *r = region(s);
+    uint64_t scratch = addr + pages * PAGE_SIZE;
+
+    set(addr, pages * PAGE_SIZE, 0);
+    r->random = seed;
+    r->steps = 0;
+    r->stop = 0;
+    enable_msix(s, scratch);
+    do {
+        while (r->steps < steps && !r->stop) {
+            uint64_t kind = draw(r) % 128;
+
+            __atomic_add_fetch(&r->steps, 1, __ATOMIC_RELAXED);
+            if (!hammer_pair(r, addr, pages)) {
+                return;
+            }
+            if (kind < 2) {
+                hammer_config(s, r);
+            } else if (kind < 8) {
+                hammer_msix(s, r, scratch);
+            } else if (kind < 10) {
+                hammer_command(s, r);
+            } else {
+                hammer_regs(s, r);
+            }
+        }
+        /* what the last step has asked for may lead back into the loop */
+        wait_done(s);
+    } while (r->steps < steps && !r->stop);
+    answer("ok", r->steps);
+}
+
+bool serve_snapctl(const char *line, const uint64_t *n)
+{
+    Snapctl s;
+
+    if (!find(&s)) {
+        return false;
+    }
+    if (take_word(&line, "snap-where")) {
+        answer_ok(s.bar, BARS);
+    } else if (take_word(&line, "snap-read")) {
+        answer("ok", reg_read(&s, n[0], n[1]));
+    } else if (take_word(&line, "snap-write")) {
+        reg_write(&s, n[0], n[1], n[2]);
+        answer_ok(NULL, 0);
+    } else if (take_word(&line, "snap")) {
+        answer_command(&s, n[0], n[1]);
+    } else if (region(&s) && take_word(&line, "snap-loop")) {
+        snap_loop(&s, n[0], n[1], n[2], n[3]);
+    } else if (region(&s) && take_word(&line, "hammer")) {
+        hammer(&s, n[0], n[1], n[2], n[3]);
+    } else {
+        return false;
+    }
+    return true;
+}

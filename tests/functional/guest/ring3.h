@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the parts of the ring-3 test guest share; see ring3.c. */
+
+#ifndef RING3_H
+#define RING3_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PAGE_SIZE       4096
+
+typedef struct Result {
+    uint64_t bad;
+    uint64_t first;
+} Result;
+
+static inline void outb(uint16_t port, uint8_t value)
+{
+    asm volatile("outb %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline uint8_t inb(uint16_t port)
+{
+    uint8_t value;
+
+    asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
+    return value;
+}
+
+static inline void outl(uint16_t port, uint32_t value)
+{
+    asm volatile("outl %0, %1" : : "a"(value), "Nd"(port));
+}
+
+static inline uint32_t inl(uint16_t port)
+{
+    uint32_t value;
+
+    asm volatile("inl %1, %0" : "=a"(value) : "Nd"(port));
+    return value;
+}
+
+static inline volatile uint64_t *at(uint64_t addr)
+{
+    return (volatile uint64_t *)addr;
+}
+
+void put_char(char c);
+void answer(const char *word, uint64_t value);
+/* "ok" and @count numbers */
+void answer_ok(const uint64_t *values, size_t count);
+
+bool take_word(const char **line, const char *word);
+
+uint64_t mix(uint64_t x);
+void fill(uint64_t addr, uint64_t len, uint64_t seed);
+void set(uint64_t addr, uint64_t len, uint64_t value);
+Result check_fill(uint64_t addr, uint64_t len, uint64_t seed);
+Result check_set(uint64_t addr, uint64_t len, uint64_t value);
+
+/* Whether @line was one of the snapctl device's commands; @n its numbers */
+bool serve_snapctl(const char *line, const uint64_t *n);
+
+#endif

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A guest that drives the snapctl device, see guest/ring3-snapctl.c."""
+
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import products
+from content import START, check_state, dirty, write_state
+from guests import PAGE, Ring3
+from machine import MIB, MachineError, run_quietly
+from test_damage import damage_device, damage_ram_records
+from test_rewind import footprint
+from test_ring3 import assert_same_ram
+from vmstate import VMState
+
+RAM_SIZE = 64 * MIB
+REGION_SIZE = MIB
+A, B = 0, 1                     # slots
+SAVE, LOAD = 1, 2
+SAVED, LOADED, REFUSED = 2, 3, 4
+EMPTY = 4
+LOAD_NS, RANDOM = 0x28, 0x40
+
+PLACES = [0xf0000000, 0xf0010000, 0xe0000000]   # of BARs, if the guest chooses
+PAIRS = START + 48 * MIB, 64    # an address and pages
+LOOP = START + 40 * MIB, 64
+HAMMER_SECONDS = {'kvm': 60, 'tcg': 10}
+ENDLESS = 1 << 60
+PATIENCE = 2.0                  # for the monitor's answers
+# Threads that come and go are less than this, 10 KiB a command are more
+SOME_THREADS = {'anonymous': 8192, 'mappings': 24}     # KiB, and a number
+
+
+@pytest.fixture(params=('pc', 'q35'))
+def machine_type(request) -> str:
+    return request.param
+
+
+@pytest.fixture(params=('stock', 'auto'))
+def served(request) -> str:
+    """Without a ram-reset object, or with one that rewinds."""
+    return request.param
+
+
+class SnapctlGuest(Ring3):
+    """A guest with the device, whose region is a file of the host's."""
+
+    # Region in guest/ring3-snapctl.c, and where the device has registers
+    REGION_WORDS = ('loads', 'generation', 'refused', 'random', 'steps',
+                    'stop')
+
+    def __init__(self, workdir: Path, *, strategy: str = 'auto',
+                 options: str = '', args: tuple = (),
+                 machine_type: str = 'pc', **kwargs):
+        self.region = workdir / 'region'
+        region = (f'memory-backend-file,id=region,size={REGION_SIZE},share=on,'
+                  f'mem-path={self.region}')
+        super().__init__(
+            workdir, memory='shared', ram=RAM_SIZE, strategy=strategy,
+            options=',rewind=on' if strategy != 'stock' else '', args=(
+                '-M', machine_type, '-object', region, '-device',
+                f'snapctl,id=snap0,allow=both,slots=a:b,memdev=region{options}',
+                *args), **kwargs)
+
+    def info(self) -> dict:
+        return self.qmp('query-snapctl')
+
+    def completed(self) -> dict:
+        return self.event('SNAPCTL_COMPLETED')
+
+    def register(self, offset: int, size: int = 8) -> int:
+        return int(self.ask('snap-read', offset, size), 16)
+
+    def region_address(self) -> int:
+        return int(self.ask('snap-where').split()[2], 16)
+
+    def region_word(self, name: str) -> int:
+        with self.region.open('rb') as f:
+            f.seek(8 * self.REGION_WORDS.index(name))
+            return struct.unpack('<Q', f.read(8))[0]
+
+    def set_region_word(self, name: str, value: int) -> None:
+        with self.region.open('r+b', buffering=0) as f:
+            f.seek(8 * self.REGION_WORDS.index(name))
+            f.write(struct.pack('<Q', value))
+
+    def next_snap(self) -> tuple[int, int, int]:
+        """What the guest says after a load that it has not asked for."""
+        return self.snap_answer(self.next_answer())
+
+
+def outcome(event: dict) -> dict:
+    assert event['qom-path'] == '/machine/peripheral/snap0'
+    return {name: event[name] for name in event if name != 'qom-path'}
+
+
+def assert_counts(guest: SnapctlGuest, saves: int, loads: int,
+                  failures: int = 0) -> None:
+    info = guest.info()
+    assert (info['saves'], info['loads'], info['failures']) == \
+        (saves, loads, failures)
+    assert not info['pending']
+
+
+def test_save_and_load(tmp_path, accel, machine_type, served):
+    with SnapctlGuest(tmp_path, accel=accel, strategy=served,
+                      machine_type=machine_type) as guest:
+        kept = guest.region_address() + PAGE, 16, PAGE
+        write_state(guest)
+        assert guest.snap(B, LOAD) == (REFUSED, EMPTY, 0)
+        assert guest.snap(B, SAVE) == (SAVED, 0, 0)
+        saved = guest.completed()
+        assert (saved['command'], saved['slot'], saved['tag'],
+                saved['success']) == ('save', B, 'b', True)
+        random = {guest.register(RANDOM)}
+        for n in (1, 2, 3):
+            dirty(guest, n)
+            guest.ask('tag', *kept, n)
+            begin = time.monotonic_ns()
+            assert guest.snap(B, LOAD) == (LOADED, 0, n)
+            elapsed = time.monotonic_ns() - begin
+            loaded = guest.completed()
+            check_state(guest)
+            guest.ask('check-tag', *kept, n)
+            random.add(guest.register(RANDOM))
+            assert 0 < guest.register(LOAD_NS) < elapsed
+            assert 0 < loaded['time-ns'] < elapsed
+            assert outcome(loaded) == guest.info()['last']
+            assert (loaded['command'], loaded['slot'], loaded['tag'],
+                    loaded['success'], loaded['generation']) == \
+                ('load', B, 'b', True, n)
+        assert len(random) == 4
+
+        dirty(guest, 4)
+        guest.hmp('loadvm b')
+        assert guest.next_snap() == (LOADED, 0, 4)
+        check_state(guest)
+        guest.ask('check-tag', *kept, 3)
+        assert_counts(guest, saves=1, loads=3)
+        assert guest.info()['generation'] == 4
+        assert guest.snap(B, LOAD) == (LOADED, 0, 5)
+        loads = guest.qmp('query-ram-reset')
+        assert loads['loads'] == 5
+        assert loads['rewinds'] == (5 if served == 'auto' else 0)
+
+
+def damage(change: Callable[[VMState], None]) -> Callable[[Path], None]:
+    def apply(disk: Path) -> None:
+        with VMState(disk, 'b') as state:
+            change(state)
+    return apply
+
+
+BAD = {'device': ((), damage(damage_device)),
+       'ram': ((), damage(damage_ram_records)),
+       'machine': (('-device', 'i6300esb'), lambda disk: None)}
+
+
+@pytest.mark.parametrize('bad', BAD)
+def test_failed_load(tmp_path, accel, served, bad):
+    """It leaves the guest stopped, until the host's user loads another one."""
+    more, change = BAD[bad]
+    with SnapctlGuest(tmp_path, accel=accel, strategy=served, args=more
+                      ) as guest:
+        assert guest.snap(B, SAVE) == (SAVED, 0, 0)
+    change(guest.disk)
+    with SnapctlGuest(tmp_path, accel=accel, strategy=served) as guest:
+        write_state(guest)
+        assert guest.snap(A, SAVE) == (SAVED, 0, 0)
+        generation = 0
+        for failures in (1, 2):
+            dirty(guest, failures)
+            guest.serial.send(f'snap {B} {LOAD}\n')
+            while (event := guest.completed())['slot'] != B:
+                pass
+            assert (event['command'], event['tag'], event['success']) == \
+                ('load', 'b', False)
+            assert event['error']
+            assert guest.status() == 'restore-vm'
+            assert guest.silent(0.1)
+            assert outcome(event) == guest.info()['last']
+
+            guest.load('a')
+            guest.cont()
+            status, error, now = guest.next_snap()
+            assert (status, error) == (LOADED, 0)
+            assert now > generation
+            check_state(guest)
+            dirty(guest, 3)
+            assert guest.snap(A, LOAD) == (LOADED, 0, now + 1)
+            generation = now + 1
+            check_state(guest)
+            assert_counts(guest, saves=1, loads=failures, failures=failures)
+        assert 'snapctl: the guest\'s load of snapshot \'b\': ' in guest.log()
+
+
+ITERATIONS = {('kvm', 'auto'): 1000, ('kvm', 'stock'): 100,
+              ('tcg', 'auto'): 200, ('tcg', 'stock'): 100}
+
+
+def test_iterations(tmp_path, accel, machine_type, served):
+    """Nothing but the guest keeps this going."""
+    count = ITERATIONS[accel, served]
+    with SnapctlGuest(tmp_path, accel=accel, strategy=served,
+                      machine_type=machine_type) as guest:
+        write_state(guest)
+        begin = time.monotonic()
+        generation = int(guest.ask('snap-loop', count, A, *LOOP), 16)
+        elapsed = time.monotonic() - begin
+        print(f'{accel} {machine_type} {served}: {count / elapsed:.0f} '
+              'iterations a second')
+        assert generation == count
+        assert guest.info()['generation'] == count
+        assert guest.region_word('loads') == count
+        assert_counts(guest, saves=1, loads=count)
+        assert guest.info()['refused'] == 0
+        loads = guest.qmp('query-ram-reset')
+        assert loads['loads'] == count
+        assert loads['rewinds'] == (count if served == 'auto' else 0)
+        check_state(guest)
+
+
+def test_min_interval(tmp_path, accel):
+    """A guest that does nothing but ask gets no more than was granted."""
+    count, interval = 20, 0.1
+    with SnapctlGuest(tmp_path, accel=accel, options=',min-interval=100'
+                      ) as guest:
+        begin = time.monotonic()
+        guest.ask('snap-loop', count, A, *LOOP)
+        elapsed = time.monotonic() - begin
+        info = guest.info()
+        print(f"{accel}: {count / elapsed:.1f} loads a second, "
+              f"{info['refused'] / elapsed:.0f} refused")
+        assert elapsed >= count * interval
+        assert_counts(guest, saves=1, loads=count)
+        assert info['refused'] == guest.region_word('refused') > count
+
+
+class Watch:
+    """Looks at a QEMU while its guest hammers."""
+
+    def __init__(self, guest: SnapctlGuest):
+        self._guest = guest
+        self._samples: list[dict[str, int]] = []
+        self.worst = 0.0
+
+    def run(self, seconds: float) -> None:
+        """The monitor is asked all the time, the rest once in a while."""
+        end = time.monotonic() + seconds
+        sample = 0.0
+        while (now := time.monotonic()) < end:
+            assert self._guest.status() == 'running'
+            self.worst = max(self.worst, time.monotonic() - now)
+            if now >= sample:
+                sample = now + 0.2
+                blocks = self._guest.disk.stat().st_blocks
+                self._samples.append({**footprint(self._guest),
+                                      'disk': blocks // 2})
+
+    def least(self) -> dict[str, int]:
+        """Of each, in the later half of the time."""
+        samples = self._samples[len(self._samples) // 2:]
+        return {what: min(sample[what] for sample in samples)
+                for what in samples[0]}
+
+
+def hammered(guest: SnapctlGuest, accel: str, seconds: float) -> None:
+    """Nothing grows from the first half of this time to the second."""
+    worst, least = 0.0, []
+    for _ in range(2):
+        steps = guest.region_word('steps')
+        watch = Watch(guest)
+        watch.run(seconds / 2)
+        worst = max(worst, watch.worst)
+        least.append(watch.least())
+        assert guest.region_word('steps') > steps
+    grown = {what: least[1][what] - least[0][what] for what in least[0]}
+    print(f'worst answer time {worst * 1000:.0f} ms, in the end {least[1]}, '
+          f'grown {grown}')
+    assert worst < PATIENCE
+    assert grown['descriptors'] <= 0
+    assert grown['mappings'] < SOME_THREADS['mappings']
+    if accel == 'kvm':      # TCG keeps translations until it has no more room
+        assert grown['anonymous'] < SOME_THREADS['anonymous']
+    assert grown['shared'] < 1024
+    assert grown['disk'] < RAM_SIZE // 1024
+
+
+def test_hammer(tmp_path, accel, rng):
+    """Whatever a guest does to it, QEMU and other snapshots are safe."""
+    seconds = HAMMER_SECONDS[accel]
+    with SnapctlGuest(tmp_path, accel=accel) as guest:
+        write_state(guest)
+        guest.stop()
+        guest.save('host')
+        image = guest.ram_image()
+        guest.cont()
+        guest.serial.send(f'hammer {ENDLESS:x} {rng.getrandbits(63):x} '
+                          f'{PAIRS[0]:x} {PAIRS[1]:x}\n')
+        hammered(guest, accel, seconds)
+        guest.set_region_word('stop', 1)
+        steps = int(guest.next_answer(), 16)
+
+        info = guest.info()
+        commands = info['saves'] + info['loads']
+        print(f"{accel}: {steps / seconds:.0f} steps, "
+              f"{info['saves'] / seconds:.1f} saves and "
+              f"{info['loads'] / seconds:.1f} loads a second, "
+              f"{info['refused']} refused")
+        assert info['failures'] == 0
+        assert not info['pending']
+        assert min(info['saves'], info['loads'], info['refused']) > seconds
+        assert info['generation'] == info['loads']
+        assert guest.qmp('query-ram-reset')['loads'] == info['loads']
+        events = [guest.completed() for _ in range(commands)]
+        assert all(event['success'] for event in events)
+        assert Counter(event['command'] for event in events) == \
+            {'save': info['saves'], 'load': info['loads']}
+        assert [event['generation'] for event in events
+                if event['command'] == 'load'] == \
+            [*range(1, info['loads'] + 1)]
+        check_state(guest)
+
+        guest.stop()
+        guest.load('host')
+        assert_same_ram(guest.ram_image(), image)
+        guest.cont()
+        guest.sync()
+        check_state(guest)
+        assert guest.info()['generation'] == info['loads'] + 1
+        assert 'snapctl' not in guest.log()
+    run_quietly(products.QEMU_IMG, 'check', guest.disk)
+
+
+@pytest.mark.parametrize('firmware', ('qboot.rom', 'bios-256k.bin'))
+def test_where_the_device_is(tmp_path, machine_type, firmware):
+    """The guest's own part: SeaBIOS finds a place, otherwise the guest does."""
+    with SnapctlGuest(tmp_path, accel='tcg', machine_type=machine_type,
+                      args=('-bios', firmware)) as guest:
+        where = [int(n, 16) for n in guest.ask('snap-where').split()]
+        assert len(set(where)) == 3
+        assert (where == PLACES) == (firmware == 'qboot.rom')
+        assert all(RAM_SIZE < address < 8 << 30 for address in where)
+        assert guest.register(0, 4) == int.from_bytes(b'SNAP', 'little')
+        guest.ask('tag', where[2] + PAGE, 16, PAGE, 1)
+        guest.ask('check-tag', where[2] + PAGE, 16, PAGE, 1)
+        assert guest.snap(A, SAVE) == (SAVED, 0, 0)
+        assert guest.snap(A, LOAD) == (LOADED, 0, 1)
+
+
+def test_no_device(tmp_path, fast_accel, machine_type):
+    with Ring3(tmp_path, accel=fast_accel, ram=RAM_SIZE,
+               args=('-M', machine_type)) as guest:
+        with pytest.raises(MachineError, match='snap: error'):
+            guest.snap(A, SAVE)
+        guest.sync()
