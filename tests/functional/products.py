@@ -99,7 +99,8 @@ def ring3_image() -> Path:
     return _compile(PRODUCTS / 'ring3.bin',
                     [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c',
                      SOURCE / 'ring3-snapctl.c'],
-                    SOURCE / 'ring3.ld', [SOURCE / 'ring3.h', SNAPCTL_REGS])
+                    SOURCE / 'ring3.ld',
+                    headers=[SOURCE / 'ring3.h', SNAPCTL_REGS])
 
 
 def kernel() -> Path:
@@ -124,8 +125,7 @@ def _module_entry(path: Path) -> bytes:
 def snapctl_programs() -> list[Path]:
     """contrib/snapctl, and what the harness runs."""
     flags = [*HOSTED, '-std=gnu11', f'-I{REPO / "include"}']
-    headers = [*SNAPCTL.glob('*.h'),
-               REPO / 'include/hw/misc/snapctl-regs.h']
+    headers = [*SNAPCTL.glob('*.h'), SNAPCTL_REGS]
     library = [SNAPCTL / name for name in ('libsnapctl.c', 'mmio.c', 'open.c')]
     return [
         _compile(PRODUCTS / 'snapctl', [SNAPCTL / 'snapctl-tool.c', *library],
