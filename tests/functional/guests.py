@@ -37,9 +37,12 @@ class Ring3Words:
         self.serial.wait(rf'pong {ping:x}\n', self.TIMEOUT)
 
     def ask(self, command: str, *numbers: int) -> str:
+        self.start(command, *numbers)
+        return self.next_answer(command)
+
+    def start(self, command: str, *numbers: int) -> None:
         self.serial.send(' '.join([command, *(f'{n:x}' for n in numbers)])
                          + '\n')
-        return self.next_answer(command)
 
     def next_answer(self, command: str = 'load') -> str:
         answer = self.serial.wait(r'^(ok|bad|error|trap|!)([^\n]*)\n',

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A guest that drives the snapctl device, see guest/ring3-snapctl.c."""
 
-import struct
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,24 +11,22 @@ import pytest
 
 import products
 from content import START, check_state, dirty, write_state
-from guests import PAGE, Ring3
+from guests import PAGE, Corrupt, Ring3
 from machine import MIB, MachineError, run_quietly
+from snapctl_guest import A, LOOP, RAM_SIZE, SnapctlGuest
 from test_damage import damage_device, damage_ram_records
 from test_rewind import footprint
 from test_ring3 import assert_same_ram
 from vmstate import VMState
 
-RAM_SIZE = 64 * MIB
-REGION_SIZE = MIB
-A, B = 0, 1                     # slots
+B = 1                           # a slot
 SAVE, LOAD = 1, 2
 SAVED, LOADED, REFUSED = 2, 3, 4
 EMPTY = 4
 LOAD_NS, RANDOM = 0x28, 0x40
 
 PLACES = [0xf0000000, 0xf0010000, 0xe0000000]   # of BARs, if the guest chooses
-PAIRS = START + 48 * MIB, 64    # an address and pages
-LOOP = START + 40 * MIB, 64
+PAIRS = START + 44 * MIB, 64    # an address and pages
 HAMMER_SECONDS = {'kvm': 60, 'tcg': 10}
 ENDLESS = 1 << 60
 PATIENCE = 2.0                  # for the monitor's answers
@@ -45,53 +43,6 @@ def machine_type(request) -> str:
 def served(request) -> str:
     """Without a ram-reset object, or with one that rewinds."""
     return request.param
-
-
-class SnapctlGuest(Ring3):
-    """A guest with the device, whose region is a file of the host's."""
-
-    # Region in guest/ring3-snapctl.c, and where the device has registers
-    REGION_WORDS = ('loads', 'generation', 'refused', 'random', 'steps',
-                    'stop')
-
-    def __init__(self, workdir: Path, *, strategy: str = 'auto',
-                 options: str = '', args: tuple = (),
-                 machine_type: str = 'pc', **kwargs):
-        self.region = workdir / 'region'
-        region = (f'memory-backend-file,id=region,size={REGION_SIZE},share=on,'
-                  f'mem-path={self.region}')
-        super().__init__(
-            workdir, memory='shared', ram=RAM_SIZE, strategy=strategy,
-            options=',rewind=on' if strategy != 'stock' else '', args=(
-                '-M', machine_type, '-object', region, '-device',
-                f'snapctl,id=snap0,allow=both,slots=a:b,memdev=region{options}',
-                *args), **kwargs)
-
-    def info(self) -> dict:
-        return self.qmp('query-snapctl')
-
-    def completed(self) -> dict:
-        return self.event('SNAPCTL_COMPLETED')
-
-    def register(self, offset: int, size: int = 8) -> int:
-        return int(self.ask('snap-read', offset, size), 16)
-
-    def region_address(self) -> int:
-        return int(self.ask('snap-where').split()[2], 16)
-
-    def region_word(self, name: str) -> int:
-        with self.region.open('rb') as f:
-            f.seek(8 * self.REGION_WORDS.index(name))
-            return struct.unpack('<Q', f.read(8))[0]
-
-    def set_region_word(self, name: str, value: int) -> None:
-        with self.region.open('r+b', buffering=0) as f:
-            f.seek(8 * self.REGION_WORDS.index(name))
-            f.write(struct.pack('<Q', value))
-
-    def next_snap(self) -> tuple[int, int, int]:
-        """What the guest says after a load that it has not asked for."""
-        return self.snap_answer(self.next_answer())
 
 
 def outcome(event: dict) -> dict:
@@ -175,7 +126,7 @@ def test_failed_load(tmp_path, accel, served, bad):
         generation = 0
         for failures in (1, 2):
             dirty(guest, failures)
-            guest.serial.send(f'snap {B} {LOAD}\n')
+            guest.start('snap', B, LOAD)
             while (event := guest.completed())['slot'] != B:
                 pass
             assert (event['command'], event['tag'], event['success']) == \
@@ -223,6 +174,42 @@ def test_iterations(tmp_path, accel, machine_type, served):
         assert loads['loads'] == count
         assert loads['rewinds'] == (count if served == 'auto' else 0)
         check_state(guest)
+
+
+def test_loads_by_the_host(tmp_path, accel, served):
+    """The same work, driven from outside."""
+    count = 20
+    with SnapctlGuest(tmp_path, accel=accel, strategy=served) as guest:
+        guest.ask('snap-loop', 0, A, *LOOP)
+        guest.save('s')
+        for i in range(count):
+            assert guest.ask('snap-work', i, *LOOP) == f'{i:x}'
+            guest.load('s')
+        assert guest.info()['generation'] == count
+        assert_counts(guest, saves=1, loads=0)
+
+
+@pytest.mark.parametrize('command', ('snap-loop', 'hammer'))
+def test_stale_memory_is_found(tmp_path, fast_accel, command):
+    """What both check is worth something: a write past the log ends them."""
+    address, pages = LOOP if command == 'snap-loop' else PAIRS
+    stale = address, pages // 2
+    with SnapctlGuest(tmp_path, accel=fast_accel) as guest:
+        guest.start(command, ENDLESS, A, address, pages)
+        time.sleep(0.5)
+        guest.TIMEOUT = 0.01
+        with pytest.raises(Corrupt, match=f'^{command}: corrupt '):
+            for _ in range(1000):
+                write_past_the_log(guest, *stale)
+                # most writes come while a load is undoing everything
+                with contextlib.suppress(MachineError):
+                    guest.next_answer(command)
+
+
+def write_past_the_log(guest: Ring3, address: int, pages: int) -> None:
+    with open(guest.memfd(), 'r+b', buffering=0) as f:
+        f.seek(address)
+        f.write(b'stale!!!' * (pages * PAGE // 8))
 
 
 def test_min_interval(tmp_path, accel):
@@ -300,8 +287,7 @@ def test_hammer(tmp_path, accel, rng):
         guest.save('host')
         image = guest.ram_image()
         guest.cont()
-        guest.serial.send(f'hammer {ENDLESS:x} {rng.getrandbits(63):x} '
-                          f'{PAIRS[0]:x} {PAIRS[1]:x}\n')
+        guest.start('hammer', ENDLESS, rng.getrandbits(63), *PAIRS)
         hammered(guest, accel, seconds)
         guest.set_region_word('stop', 1)
         steps = int(guest.next_answer(), 16)

@@ -15,14 +15,16 @@
  *   snap-loop COUNT SLOT ADDR PAGES "ok GENERATION" after COUNT loads.  Saves,
  *                                   and after each load finds the pages as they
  *                                   were saved, or says '!'
+ *   snap-work ROUND ADDR PAGES      "ok ROUND".  What snap-loop does between two
+ *                                   loads, for a host that loads
  *   hammer STEPS SEED ADDR PAGES    "ok STEPS".  Random accesses of all kinds,
  *                                   until there have been that many, or the
  *                                   host writes to Region.stop.  The pages hold
  *                                   pairs that are always equal, or it says
  *                                   '!'; the page behind them is scratch
  *
- * The last two need the persistent region, where they keep what loads must not
- * take back.
+ * snap-loop and hammer need the persistent region, where they keep what loads
+ * must not take back.
  */
 
 #include "ring3.h"
@@ -53,6 +55,7 @@
 
 #define MSIX_SIZE       0x1000
 #define MSIX_ADDRESS    8       /* bytes of it, at the table's beginning */
+#define MSIX_DATA       8
 #define MSIX_CONTROL    12
 #define MSIX_ENABLE     0x80000000u
 
@@ -238,6 +241,12 @@ static bool snapshot_is_whole(uint64_t addr, uint64_t pages)
     return true;
 }
 
+/* One page in four is left alone for long, or it would be "hot" to a rewind */
+static bool is_due(uint64_t page, uint64_t x)
+{
+    return x % (mix(page) & 6 ? 2 : 64) == 0;
+}
+
 /* In each round other pages, one word somewhere in most, all of the others */
 static void make_dirty(uint64_t addr, uint64_t pages, uint64_t round)
 {
@@ -245,15 +254,27 @@ static void make_dirty(uint64_t addr, uint64_t pages, uint64_t round)
          page += PAGE_SIZE) {
         uint64_t x = mix(page ^ mix(round));
 
-        if (x % 16 == 0) {
-            if (x & 16) {
-                fill(page, PAGE_SIZE, x);
-            } else {
-                set(page, PAGE_SIZE, 0);
-            }
-        } else if (x & 1) {
-            *at(page + (x >> 8) % PAGE_SIZE / 8 * 8) = x;
+        if (!is_due(page, x)) {
+            continue;
         }
+        switch (x >> 8 & 15) {
+        case 0:
+            fill(page, PAGE_SIZE, x);
+            break;
+        case 1:
+            set(page, PAGE_SIZE, 0);
+            break;
+        default:
+            *at(page + (x >> 16) % PAGE_SIZE / 8 * 8) = x;
+        }
+    }
+}
+
+static void snap_work(uint64_t round, uint64_t addr, uint64_t pages)
+{
+    if (snapshot_is_whole(addr, pages)) {
+        make_dirty(addr, pages, round);
+        answer("ok", round);
     }
 }
 
@@ -362,6 +383,7 @@ static void enable_msix(const Snapctl *s, uint64_t scratch)
     uint64_t entry = s->bar[SNAPCTL_MSIX_BAR];
 
     write_to(entry, scratch, 8);
+    write_to(entry + MSIX_DATA, 0x5aa5c33c, 4);
     write_to(entry + MSIX_CONTROL, 0, 4);
     config_write(s, capability, MSIX_ENABLE);
 }
@@ -469,6 +491,8 @@ bool serve_snapctl(const char *line, const uint64_t *n)
         answer_command(&s, n[0], n[1]);
     } else if (region(&s) && take_word(&line, "snap-loop")) {
         snap_loop(&s, n[0], n[1], n[2], n[3]);
+    } else if (take_word(&line, "snap-work")) {
+        snap_work(n[0], n[1], n[2]);
     } else if (region(&s) && take_word(&line, "hammer")) {
         hammer(&s, n[0], n[1], n[2], n[3]);
     } else {

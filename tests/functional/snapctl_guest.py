@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A ring-3 guest with the snapctl device, see guest/ring3-snapctl.c."""
+
+import struct
+from pathlib import Path
+
+from content import START
+from guests import Ring3
+from machine import MIB
+
+RAM_SIZE = 64 * MIB
+REGION_SIZE = MIB
+A = 0                           # a slot
+LOOP = START + 40 * MIB, 64     # for snap-loop: an address and pages
+
+
+class SnapctlGuest(Ring3):
+    """A guest with the device, whose region is a file of the host's."""
+
+    # Region in guest/ring3-snapctl.c, and where the device has registers
+    REGION_WORDS = ('loads', 'generation', 'refused', 'random', 'steps',
+                    'stop')
+
+    def __init__(self, workdir: Path, *, strategy: str = 'auto',
+                 options: str = '', args: tuple = (),
+                 machine_type: str = 'pc', **kwargs):
+        self.region = workdir / 'region'
+        region = (f'memory-backend-file,id=region,size={REGION_SIZE},share=on,'
+                  f'mem-path={self.region}')
+        super().__init__(
+            workdir, memory='shared', ram=RAM_SIZE, strategy=strategy,
+            options=',rewind=on' if strategy != 'stock' else '', args=(
+                '-M', machine_type, '-object', region, '-device',
+                f'snapctl,id=snap0,allow=both,slots=a:b,memdev=region{options}',
+                *args), **kwargs)
+
+    def info(self) -> dict:
+        return self.qmp('query-snapctl')
+
+    def completed(self) -> dict:
+        return self.event('SNAPCTL_COMPLETED')
+
+    def register(self, offset: int, size: int = 8) -> int:
+        return int(self.ask('snap-read', offset, size), 16)
+
+    def region_address(self) -> int:
+        return int(self.ask('snap-where').split()[2], 16)
+
+    def region_word(self, name: str) -> int:
+        with self.region.open('rb') as f:
+            f.seek(8 * self.REGION_WORDS.index(name))
+            return struct.unpack('<Q', f.read(8))[0]
+
+    def set_region_word(self, name: str, value: int) -> None:
+        with self.region.open('r+b', buffering=0) as f:
+            f.seek(8 * self.REGION_WORDS.index(name))
+            f.write(struct.pack('<Q', value))
+
+    def next_snap(self) -> tuple[int, int, int]:
+        """What the guest says after a load that it has not asked for."""
+        return self.snap_answer(self.next_answer())
