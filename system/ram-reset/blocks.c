@@ -206,12 +206,5 @@ bool ram_reset_check_memdev(const char *memdev, Error **errp)
                           memdev, memdev);
         return false;
     }
-    if (!qemu_ram_is_migratable(
-            host_memory_backend_get_memory(backend)->ram_block)) {
-        error_setg(errp, "memdev '%s' is no part of snapshots", memdev);
-        error_append_hint(errp, "Loads leave it alone, as the device wants "
-                          "that uses it.\n");
-        return false;
-    }
     return true;
 }

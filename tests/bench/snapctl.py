@@ -20,8 +20,9 @@ import feedlib
 import products
 import standalone
 from guests import Linux, linux_boots_under_kvm
-from machine import MIB, MachineError
+from machine import MIB, Machine, MachineError, kvm_usable
 from report import ROUNDS, Failure, Section, Table, figure
+from snapctl_guest import LOOP, A, SnapctlGuest
 
 NAME = 'snapctl'
 TITLE = 'Loads that the guest asks for'
@@ -43,10 +44,79 @@ WHAT = (
     'the host polls the region for the result, then has QEMU stop, loadvm and '
     'cont. Both save themselves, and rewind, in private memory. load is what '
     'the device says of its load, or what the three commands take. rest is '
-    'what an iteration takes without it. They take turns.')
+    'what an iteration takes without it. They take turns. A bare-metal guest '
+    'in ring 3 does the same without a program to start: it looks whether 64 '
+    'pages are as they were saved and writes to half of them; QMP tells it to '
+    'on the serial port, then has QEMU loadvm.')
 
 
-class Runner:
+def completed(guest: Machine) -> dict[str, list[float]]:
+    """Seconds that commands have taken since this was asked for before."""
+    seconds: dict[str, list[float]] = {'save': [], 'load': []}
+    for event in guest._qmp.get_events():
+        if event['event'] == 'SNAPCTL_COMPLETED':
+            seconds[event['data']['command']].append(
+                event['data']['time-ns'] / 1e9)
+    return seconds
+
+
+def figures(guest: Machine, name: str, seconds: float, loads: list[float]
+            ) -> dict[str, float]:
+    if not guest.last_load()['rewound']:
+        raise MachineError(f'{name}: a full load, since '
+                           f'{guest.last_load().get("doubt")}')
+    load = statistics.median(loads)
+    return {'rate': len(loads) / seconds, 'load': load * 1e3,
+            'rest': (seconds / len(loads) - load) * 1e3}
+
+
+class Bare:
+    """A guest in ring 3, stopped other than while it is measured."""
+
+    def __init__(self, work: Path, accel: str, name: str):
+        self.name = name
+        work.mkdir()
+        self.guest = SnapctlGuest(work, accel=accel, memory='private')
+        # pages are then as snap-work wants them
+        self.guest.ask('snap-loop', 0, A, *LOOP)
+        self.guest.save(TAG)
+        self.guest.stop()
+
+    def close(self) -> None:
+        self.guest.close()
+
+    def _by_guest(self, count: int) -> tuple[float, list[float]]:
+        begin = time.perf_counter()
+        self.guest.ask('snap-loop', count, A, *LOOP)
+        seconds = time.perf_counter() - begin
+        done = completed(self.guest)
+        return seconds - sum(done['save']), done['load']
+
+    def _by_qmp(self, count: int) -> tuple[float, list[float]]:
+        guest, loads = self.guest, []
+        begin = time.perf_counter()
+        for i in range(count):
+            guest.ask('snap-work', i, *LOOP)
+            start = time.perf_counter()
+            guest.load(TAG)
+            loads.append(time.perf_counter() - start)
+        return time.perf_counter() - begin, loads
+
+    def cycle(self, count: int) -> dict[str, float]:
+        guest = self.guest
+        guest.cont()
+        if self.name == 'guest':
+            guest._qmp.clear_events()
+            seconds, loads = self._by_guest(count)
+        else:
+            seconds, loads = self._by_qmp(count)
+        guest.stop()
+        if len(loads) != count:
+            raise MachineError(f'{len(loads)} loads instead of {count}')
+        return figures(guest, self.name, seconds, loads)
+
+
+class Harness:
     """One guest, stopped other than while it is measured."""
 
     def __init__(self, work: Path, accel: str, name: str):
@@ -101,10 +171,7 @@ class Runner:
         self._wait(lambda: not (found := guest.qmp('query-snapctl'))['pending']
                    and found['generation'] == self._generation + count)
         self._generation += count
-        return [event['data']['time-ns'] / 1e9
-                for event in guest._qmp.get_events()
-                if event['event'] == 'SNAPCTL_COMPLETED'
-                and event['data']['command'] == 'load']
+        return completed(guest)['load']
 
     def _by_qmp(self, count: int) -> list[float]:
         loads = []
@@ -130,26 +197,23 @@ class Runner:
         seconds = time.perf_counter() - begin
         self._wait_ready()
         guest.stop()
-        if not guest.last_load()['rewound']:
-            raise MachineError(f'{self.name}: a full load, since '
-                               f'{guest.last_load().get("doubt")}')
-        load = statistics.median(loads)
-        return {'rate': count / seconds, 'load': load * 1e3,
-                'rest': (seconds / count - load) * 1e3}
+        return figures(guest, self.name, seconds, loads)
 
 
-def measure(work: Path, accel: str, rounds: int, count: int) -> list[dict]:
+def measure(kind: type, work: Path, accel: str, rounds: int, count: int
+            ) -> list[dict]:
     order = random.Random(0)
     samples: dict[str, list[dict]] = {name: [] for name in WAYS}
     with contextlib.ExitStack() as stack:
         runners = [stack.enter_context(contextlib.closing(
-            Runner(work / name, accel, name))) for name in WAYS]
+            kind(work / name, accel, name))) for name in WAYS]
         for turn in range(WARM_UPS + rounds):
             for runner in order.sample(runners, len(runners)):
                 found = runner.cycle(count)
                 if turn >= WARM_UPS:
                     samples[runner.name].append(found)
-    return [{'accel': accel, 'what': name, 'count': count,
+    return [{'program': 'harness' if kind is Harness else 'ring 3',
+             'accel': accel, 'what': name, 'count': count,
              'samples': {key: [f[key] for f in found] for key in found[0]}}
             for name, found in samples.items()]
 
@@ -157,15 +221,15 @@ def measure(work: Path, accel: str, rounds: int, count: int) -> list[dict]:
 def table(data: list[dict]) -> Table:
     rows = []
     for row in data:
-        qmp, = (r for r in data
-                if r['accel'] == row['accel'] and r['what'] == 'QMP')
+        qmp, = (r for r in data if r['what'] == 'QMP' and
+                (r['program'], r['accel']) == (row['program'], row['accel']))
         ratio = statistics.median(row['samples']['rate']) / \
             statistics.median(qmp['samples']['rate'])
-        rows.append((row['accel'], row['what'],
+        rows.append((row['program'], row['accel'], row['what'],
                      *(figure(row['samples'][key])
                        for key in ('rate', 'load', 'rest')), f'{ratio:.2f}'))
-    return Table('Iterations of snapctl-harness', (
-        '', 'taken back by', 'iterations a second', 'load ms', 'rest ms',
+    return Table('Iterations', (
+        '', '', 'taken back by', 'iterations a second', 'load ms', 'rest ms',
         'rate, of QMP'), rows)
 
 
@@ -177,20 +241,22 @@ def run(ctx: Any, rounds: int = 0) -> Section:
         with tempfile.TemporaryDirectory(prefix='snapctl-',
                                          dir=products.BUILD) as folder:
             work = Path(folder)
-            accels = ['tcg']
+            sections = [(Bare, 'kvm', 300)] if kvm_usable() else []
+            sections.append((Bare, 'tcg', 300))
             (work / 'probe').mkdir()
             if linux_boots_under_kvm(work / 'probe'):
-                accels.insert(0, 'kvm')
+                sections.append((Harness, 'kvm', 200))
             else:
-                notes.append('Linux does not boot under KVM here, so there is '
-                             'TCG only.')
-            ctx.expect(len(accels))
-            for accel in accels:
-                ctx.step(accel)
-                (work / accel).mkdir()
-                fast = accel == 'kvm'
-                count = (200 if fast else 20) // (4 if ctx.quick else 1)
-                data += measure(work / accel, accel, rounds, count)
+                notes.append('Linux does not boot under KVM here, so the '
+                             'harness ran under TCG only.')
+            sections.append((Harness, 'tcg', 20))
+            ctx.expect(len(sections))
+            for kind, accel, count in sections:
+                ctx.step(f'{kind.__name__} {accel}')
+                place = work / f'{kind.__name__}-{accel}'
+                place.mkdir()
+                data += measure(kind, place, accel, rounds,
+                                count // (4 if ctx.quick else 1))
     except (products.Missing, MachineError) as e:
         raise Failure(str(e)) from e
     return Section(NAME, TITLE, data, [table(data)], [], notes)

@@ -22,13 +22,13 @@ class SnapctlGuest(Ring3):
                     'stop')
 
     def __init__(self, workdir: Path, *, strategy: str = 'auto',
-                 options: str = '', args: tuple = (),
+                 memory: str = 'shared', options: str = '', args: tuple = (),
                  machine_type: str = 'pc', **kwargs):
         self.region = workdir / 'region'
         region = (f'memory-backend-file,id=region,size={REGION_SIZE},share=on,'
                   f'mem-path={self.region}')
         super().__init__(
-            workdir, memory='shared', ram=RAM_SIZE, strategy=strategy,
+            workdir, memory=memory, ram=RAM_SIZE, strategy=strategy,
             options=',rewind=on' if strategy != 'stock' else '', args=(
                 '-M', machine_type, '-object', region, '-device',
                 f'snapctl,id=snap0,allow=both,slots=a:b,memdev=region{options}',

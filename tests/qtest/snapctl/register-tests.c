@@ -213,9 +213,6 @@ static void test_bad_options(void)
     assert_no_start("-object memory-backend-ram,id=main,size=128M "
                     "-machine memory-backend=main "
                     "-device snapctl,memdev=main", "memdev=main", "in use");
-    assert_no_start(REGION "-device snapctl,memdev=region "
-                    "-object ram-reset-madvise,id=rr0,memdev=region",
-                    "memdev 'region'", "no part of snapshots");
 }
 
 void add_snapctl_register_tests(void)

@@ -15,7 +15,8 @@ static void test_save_and_load(const void *rewind)
 {
     g_autofree char *args = g_strdup_printf(
         "%s " REGION BOTH ",memdev=region",
-        rewind ? "-object ram-reset-auto,id=rr0,rewind=on" : "");
+        rewind ? "-object ram-reset-auto,id=rr0,rewind=on "
+                 "-object ram-reset-memset,id=rr1,memdev=region" : "");
     uint8_t none[SNAPCTL_RANDOM_SIZE] = { 0 };
     uint8_t random[2][SNAPCTL_RANDOM_SIZE];
     Snapctl s = snapctl_start(args);
