@@ -158,6 +158,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 void ram_reset_load_reverted(void)
 {
     forget_error();
+    ram_reset_slots_change(true);
     load.reverted = now();
 }
 
@@ -357,6 +358,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     if (!load.active) {
         return true;
     }
+    ram_reset_slots_change(false);
     if (!ret && load.verify_err) {
         if (load.from_template || load.rewound) {
             ram_reset_template_remove("RAM that was taken from it is not what "

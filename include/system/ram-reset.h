@@ -277,6 +277,14 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded);
  */
 
 /**
+ * ram_reset_slots_change: tell that a load begins or has ended to remap memory
+ *
+ * @change: it begins.  Guest RAM is then not to be cleared in any dirty log but
+ * by ram_reset_rewind(), and vCPUs are stopped, until it has ended.
+ */
+void ram_reset_slots_change(bool change);
+
+/**
  * ram_reset_rewind_wanted: whether any object has rewind=on
  */
 bool ram_reset_rewind_wanted(void);

@@ -9,7 +9,6 @@
 #include "qemu/bitmap.h"
 #include "qemu/rcu.h"
 #include "exec/ram_addr.h"
-#include "system/runstate.h"
 #include "system/ram-reset.h"
 #include "system/ram-reset-compat.h"
 #include "system/kvm.h"
@@ -32,12 +31,21 @@ QEMU_BUILD_BUG_ON(GLOBAL_DIRTY_MASK & OURS);
  * With KVM_DIRTY_LOG_INITIALLY_SET, which QEMU asks for, each slot that is made
  * while the log is on is all dirty at first, and slots are made anew when a
  * device remaps memory, as the load of a chipset's state does.  We do without
- * as long as vCPUs are stopped; while they run, it makes good for what they
+ * as long as a load does that.  While vCPUs run, it makes good for what they
  * write between the last look at a slot's log and the slot's removal.
  * A refusal does no harm but that all is dirty.
+ *
+ * KVM goes by it as well when bits are cleared: without, it takes it that large
+ * pages were protected when the log was turned on.  A slot whose log was turned
+ * on with it would have large pages that can be written to unnoticed for ever.
+ * So whoever clears bits has to do that with it, we and savevm.
  */
+static bool initially_set = true;
+static bool tracking;
+
 static void kvm_initially_set(bool set)
 {
+    initially_set = set;
 #ifdef CONFIG_KVM
     if (kvm_enabled() && !kvm_dirty_ring_enabled() &&
         kvm_state->manual_dirty_log_protect & KVM_DIRTY_LOG_INITIALLY_SET) {
@@ -48,27 +56,32 @@ static void kvm_initially_set(bool set)
 #endif
 }
 
-static VMChangeStateEntry *vm_changes;
-
-static void vm_changed(void *opaque, bool running, RunState state)
+void ram_reset_slots_change(bool change)
 {
-    kvm_initially_set(running);
+    if (tracking) {
+        kvm_initially_set(!change);
+    }
 }
 
 bool ram_reset_dirty_start(Error **errp)
 {
     bool in_use = global_dirty_tracking & BORROWED;
 
-    kvm_initially_set(false);
-    if (!in_use && !memory_global_dirty_log_start(BORROWED, errp)) {
+    if (!in_use) {
+        bool ok;
+
+        kvm_initially_set(false);
+        ok = memory_global_dirty_log_start(BORROWED, errp);
         kvm_initially_set(true);
-        return false;
+        if (!ok) {
+            return false;
+        }
     }
     global_dirty_tracking |= OURS;
     if (!in_use) {
         memory_global_dirty_log_stop(BORROWED);
     }
-    vm_changes = qemu_add_vm_change_state_handler(vm_changed, NULL);
+    tracking = true;
     return true;
 }
 
@@ -86,8 +99,8 @@ void ram_reset_dirty_stop(void)
         memory_global_dirty_log_start(BORROWED, &error_abort);
     }
     global_dirty_tracking &= ~OURS;
-    g_clear_pointer(&vm_changes, qemu_del_vm_change_state_handler);
     kvm_initially_set(true);
+    tracking = false;
     if (!in_use) {
         memory_global_dirty_log_stop(BORROWED);
     }
@@ -192,12 +205,16 @@ static void copy_bits(RAMBlock *rb, unsigned long *bits)
 void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
                           const unsigned long *hot)
 {
+    bool before = initially_set;
+
     copy_bits(rb, bits);
     if (hot) {
         spare(rb, hot);
     }
+    kvm_initially_set(true);
     cpu_physical_memory_test_and_clear_dirty(rb->offset, rb->used_length,
                                              DIRTY_MEMORY_MIGRATION);
+    kvm_initially_set(before);
     /*
      * Also if no bit was set: savevm, which is over, does not always tell TCG
      * that it has cleared some, see cpu_physical_memory_sync_dirty_bitmap()

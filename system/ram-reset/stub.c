@@ -89,6 +89,10 @@ uint64_t ram_reset_fallbacks(void)
     return 0;
 }
 
+void ram_reset_slots_change(bool change)
+{
+}
+
 bool ram_reset_rewind_wanted(void)
 {
     return false;

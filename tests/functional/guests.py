@@ -37,10 +37,10 @@ class Ring3Words:
         self.serial.wait(rf'pong {ping:x}\n', self.TIMEOUT)
 
     def ask(self, command: str, *numbers: int) -> str:
-        self.start(command, *numbers)
+        self.tell(command, *numbers)
         return self.next_answer(command)
 
-    def start(self, command: str, *numbers: int) -> None:
+    def tell(self, command: str, *numbers: int) -> None:
         self.serial.send(' '.join([command, *(f'{n:x}' for n in numbers)])
                          + '\n')
 

@@ -126,7 +126,7 @@ def test_failed_load(tmp_path, accel, served, bad):
         generation = 0
         for failures in (1, 2):
             dirty(guest, failures)
-            guest.start('snap', B, LOAD)
+            guest.tell('snap', B, LOAD)
             while (event := guest.completed())['slot'] != B:
                 pass
             assert (event['command'], event['tag'], event['success']) == \
@@ -195,7 +195,7 @@ def test_stale_memory_is_found(tmp_path, fast_accel, command):
     address, pages = LOOP if command == 'snap-loop' else PAIRS
     stale = address, pages // 2
     with SnapctlGuest(tmp_path, accel=fast_accel) as guest:
-        guest.start(command, ENDLESS, A, address, pages)
+        guest.tell(command, ENDLESS, A, address, pages)
         time.sleep(0.5)
         guest.TIMEOUT = 0.01
         with pytest.raises(Corrupt, match=f'^{command}: corrupt '):
@@ -287,7 +287,7 @@ def test_hammer(tmp_path, accel, rng):
         guest.save('host')
         image = guest.ram_image()
         guest.cont()
-        guest.start('hammer', ENDLESS, rng.getrandbits(63), *PAIRS)
+        guest.tell('hammer', ENDLESS, rng.getrandbits(63), *PAIRS)
         hammered(guest, accel, seconds)
         guest.set_region_word('stop', 1)
         steps = int(guest.next_answer(), 16)
