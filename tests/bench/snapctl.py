@@ -53,6 +53,7 @@ WHAT = (
 def completed(guest: Machine) -> dict[str, list[float]]:
     """Seconds that commands have taken since this was asked for before."""
     seconds: dict[str, list[float]] = {'save': [], 'load': []}
+    guest.qmp('query-snapctl')      # events are read with its answer
     for event in guest._qmp.get_events():
         if event['event'] == 'SNAPCTL_COMPLETED':
             seconds[event['data']['command']].append(
