@@ -41,7 +41,6 @@ QEMU_BUILD_BUG_ON(GLOBAL_DIRTY_MASK & OURS);
  * So whoever clears bits has to do that with it, we and savevm.
  */
 static bool initially_set = true;
-static bool tracking;
 
 static void kvm_initially_set(bool set)
 {
@@ -58,7 +57,7 @@ static void kvm_initially_set(bool set)
 
 void ram_reset_slots_change(bool change)
 {
-    if (tracking) {
+    if (global_dirty_tracking & OURS) {
         kvm_initially_set(!change);
     }
 }
@@ -81,7 +80,6 @@ bool ram_reset_dirty_start(Error **errp)
     if (!in_use) {
         memory_global_dirty_log_stop(BORROWED);
     }
-    tracking = true;
     return true;
 }
 
@@ -100,7 +98,6 @@ void ram_reset_dirty_stop(void)
     }
     global_dirty_tracking &= ~OURS;
     kvm_initially_set(true);
-    tracking = false;
     if (!in_use) {
         memory_global_dirty_log_stop(BORROWED);
     }
