@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import Failure
+from looplib import CRASHES
 
 # contrib/snapctl/ring.h says what these are
 MAGIC = int.from_bytes(b'SNAPRING', 'little')
@@ -26,9 +27,6 @@ ENTRY = struct.Struct('<QIIIIQQQ')
 STATES = ('not there', 'ready', 'busy', 'done', 'failed')
 READY, FAILED = 1, 4
 EXITED, SIGNAL, TIMEOUT, ERROR, HANG, CRASH = range(1, 7)
-
-CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
-           'GUEST_PANICKED': 'the guest panicked'}
 PATIENCE = 10.0
 
 

@@ -11,6 +11,10 @@ from pathlib import Path
 
 from common import Failure
 
+# Events of a guest that is no more, for the tools that take it back
+CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
+           'GUEST_PANICKED': 'the guest panicked'}
+
 
 @dataclass
 class Results:
