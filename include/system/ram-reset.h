@@ -353,6 +353,21 @@ static inline void ram_reset_will_change(RAMBlock *rb, uint64_t start,
     }
 }
 
+/**
+ * ram_reset_access_len: how much of a mapping for writing counts as written to
+ * when it ends
+ *
+ * @len: what was mapped, bytes
+ * @access_len: what its user says it has written
+ *
+ * A request that is cancelled says that it has written nothing, and may have;
+ * and it may have been mapped before tracking began.
+ */
+static inline uint64_t ram_reset_access_len(uint64_t len, uint64_t access_len)
+{
+    return unlikely(qatomic_read(&ram_reset_tracking)) ? len : access_len;
+}
+
 /*
  * Templates, for objects with template-dir=: files that have RAM as a snapshot
  * has it, for any QEMU to load it without reading the snapshot.  Callers say

@@ -135,6 +135,29 @@ def test_request_that_failed_in_part(tmp_path, fast_accel):
         qtest.close()
 
 
+def test_request_that_was_begun_before_the_save(tmp_path, fast_accel):
+    """Its memory was mapped before anything was tracked; a retry writes it."""
+    qtest = Qtest(tmp_path)
+    disk = BadDisk(tmp_path, MIB, RAM_SIZE - SCRATCH)
+    good = disk.GOOD * SECTOR
+    with boot(tmp_path, fast_accel, options=',verify=on',
+              args=('-device', f'virtio-blk-pci,drive={DISK}', *qtest.args,
+                    *disk.args)) as guest:
+        qtest.connect()
+        disk.start(qtest, 0, 2 * disk.GOOD, START)
+        wait_for_status(guest, 'io-error')
+        qtest.ask(f'memset {START:#x} {2 * good:#x} 0x5a')
+        guest.save('s')
+        for _ in range(3):
+            guest.cont()
+            wait_for_status(guest, 'io-error')
+            assert qtest.read(START, good) == bytes(good)
+            guest.load('s')
+            assert_rewound(guest)
+            assert qtest.read(START, 2 * good) == b'\x5a' * 2 * good
+        qtest.close()
+
+
 def wait_for_status(guest: Ring3, status: str) -> None:
     deadline = time.monotonic() + 30
     while guest.status() != status:
