@@ -39,6 +39,14 @@ char *ram_reset_snapshot_identity(BlockDriverState *bs,
                                   const QEMUSnapshotInfo *sn);
 
 /**
+ * ram_reset_template_identity: that of the template that @sn has, or would have
+ *
+ * Returns: NULL if it may have none.  To be freed.
+ */
+char *ram_reset_template_identity(BlockDriverState *bs,
+                                  const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_check_content: whether RAM holds what the VM state has
  *
  * @bs: where the VM state is; it has been made the current one

@@ -11,7 +11,7 @@
 #include "qemu/timer.h"
 #include "block/block.h"
 #include "qemu/bswap.h"
-#include "system/arch_init.h"
+#include "system/reset.h"
 #include "system/runstate.h"
 #include "migration/colo.h"
 #include "migration/misc.h"
@@ -26,9 +26,6 @@
 #include "ram-reset-rewind.h"
 #include "ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
-
-/* RAM_SAVE_FLAG_EOS */
-#define END_OF_SECTION 8
 
 /* The footer of a section, maybe a command, the head of one that goes on */
 #define FOOTER  5
@@ -61,11 +58,9 @@ static struct {
     int64_t settling;           /* how long it took, part of making RAM zero */
 } load;
 
-bool ram_reset_saving;
-
 static uint64_t loads, failed_loads, rewinds;
-/* Where RAM's last section has ended in the VM state saved last */
-static int64_t saved_ram_end;
+/* What only a part of the VM is, by a load that has failed; or NULL */
+static char *part_of;
 static RamResetLoadInfo *last_load;
 
 static int64_t now(void)
@@ -105,6 +100,47 @@ bool ram_reset_migration_is_over(void)
 
     return !migration_is_running() && !s->migration_thread_running &&
            !s->to_dst_file && !migration_in_incoming_postcopy();
+}
+
+bool ram_reset_vm_is_whole(Error **errp)
+{
+    if (part_of) {
+        error_setg(errp, "The VM has a part of snapshot '%s', whose load has "
+                   "failed; load a snapshot, or reset the VM", part_of);
+    }
+    return !part_of;
+}
+
+bool ram_reset_may_migrate(Error **errp)
+{
+    if (!ram_reset_vm_is_whole(errp)) {
+        return false;
+    }
+    if (runstate_check(RUN_STATE_RESTORE_VM)) {
+        /* there is no way from it to RUN_STATE_FINISH_MIGRATE */
+        error_setg(errp, "The VM has been stopped to load a snapshot, which "
+                   "was refused; continue it, then migrate it");
+        return false;
+    }
+    return true;
+}
+
+static void whole_again(void *opaque)
+{
+    g_clear_pointer(&part_of, g_free);
+}
+
+/* Until another load, or a reset other than a load's own, makes it whole */
+static void note_part(const char *tag)
+{
+    static bool watching;
+
+    if (!watching) {
+        watching = true;
+        qemu_register_reset_nosnapshotload(whole_again, NULL);
+    }
+    whole_again(NULL);
+    part_of = g_strdup(tag);
 }
 
 /* QEMU takes disks back to the snapshot that has the tag as its id first */
@@ -162,7 +198,8 @@ void ram_reset_load_reverted(void)
     load.reverted = now();
 }
 
-static char *identity_of(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+char *ram_reset_template_identity(BlockDriverState *bs,
+                                  const QEMUSnapshotInfo *sn)
 {
     g_autofree char *identity = NULL;
 
@@ -176,7 +213,7 @@ static char *identity_of(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
 /* False if nothing has begun */
 static bool load_template(BlockDriverState *bs)
 {
-    load.identity = identity_of(bs, &load.sn);
+    load.identity = ram_reset_template_identity(bs, &load.sn);
     if (!load.identity ||
         !ram_reset_template_find(load.identity, migrate_ram_is_ignored,
                                  &load.skip_to)) {
@@ -353,24 +390,26 @@ bool ram_reset_load_end(int ret, Error **errp)
 {
     RamResetLoadInfo *info;
     int64_t end = now();
-    bool ok = true;
+    bool ok = !ret;
 
     if (!load.active) {
         return true;
     }
     ram_reset_slots_change(false);
-    if (!ret && load.verify_err) {
+    if (ret) {
+        error_setg(errp, "Error %d while loading VM state", ret);
+    } else if (load.verify_err) {
         if (load.from_template || load.rewound) {
             ram_reset_template_remove("RAM that was taken from it is not what "
                                       "the snapshot has");
         }
         error_propagate(errp, g_steal_pointer(&load.verify_err));
         ok = false;
-    } else if (!ret && !load.settled && ram_reset_enabled()) {
+    } else if (!load.settled && ram_reset_enabled()) {
         error_setg(errp, "the VM state has no end of RAM, devices have been "
                    "loaded before it was what the snapshot has");
         ok = false;
-    } else if (!ret && !load.verified && ram_reset_verify_wanted()) {
+    } else if (!load.verified && ram_reset_verify_wanted()) {
         error_setg(errp, "RAM cannot be verified: it was switched on in the "
                    "middle of the load");
         ok = false;
@@ -378,7 +417,7 @@ bool ram_reset_load_end(int ret, Error **errp)
 
     info = g_new0(RamResetLoadInfo, 1);
     info->tag = g_steal_pointer(&load.tag);
-    info->success = ok && !ret;
+    info->success = ok;
     info->rewound = load.rewound;
     info->doubt = g_steal_pointer(&load.doubt);
     info->q_template = load.from_template ? ram_reset_template_path() : NULL;
@@ -398,7 +437,12 @@ bool ram_reset_load_end(int ret, Error **errp)
     loads += info->success;
     failed_loads += !info->success;
     rewinds += info->success && info->rewound;
-    if (!info->success && load.was_reset) {
+    if (ok) {
+        whole_again(NULL);
+    } else {
+        note_part(info->tag);
+    }
+    if (!ok && load.was_reset) {
         ram_reset_keep_nothing("the last load has failed");
         ram_reset_template_close();
     }
@@ -409,63 +453,6 @@ bool ram_reset_load_end(int ret, Error **errp)
     g_free(load.identity);
     memset(&load, 0, sizeof(load));
     return ok;
-}
-
-static QemuThread saver;
-
-/*
- * Of those who save RAM, savevm alone does so in the main thread.  It has
- * stopped vCPUs before, so nobody writes to RAM until all of it is saved.
- */
-void ram_reset_save_sync(void)
-{
-    bool savevm = qemu_get_thread_id() == getpid();
-
-    qatomic_set(&ram_reset_dirty_bits_taken, true);
-    if (savevm) {
-        assert(bql_locked() && !runstate_is_running());
-        qemu_thread_get_self(&saver);
-        ram_reset_survey_begin();
-    }
-    qatomic_set(&ram_reset_saving, savevm);
-}
-
-/* A savevm that has failed does not tell of its end, before a migration */
-bool ram_reset_do_save_zero(const void *page)
-{
-    return qemu_thread_is_self(&saver) && ram_reset_surveyed_zero(page);
-}
-
-void ram_reset_save_ram_done(QEMUFile *f)
-{
-    qatomic_set(&ram_reset_saving, false);
-    /* Nothing but these, and those targets', would lie between RAM's */
-    saved_ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
-                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
-                    ? 0 : qemu_file_transferred(f) + END_OF_SECTION;
-}
-
-void ram_reset_saved(BlockDriverState *bs, const char *name)
-{
-    g_autofree char *identity = NULL;
-    QEMUSnapshotInfo sn;
-
-    ram_reset_survey_end();
-    ram_reset_template_close();
-    if (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted()) {
-        return;
-    }
-    if (bdrv_snapshot_find(bs, &sn, name) < 0) {
-        return;
-    }
-    identity = identity_of(bs, &sn);
-    if (identity && saved_ram_end > 0) {
-        ram_reset_template_make(identity, saved_ram_end, false,
-                                migrate_ram_is_ignored);
-    }
-    if (ram_reset_rewind_wanted()) {
-        ram_reset_snapshot_saved(bs, &sn, saved_ram_end);
-    }
 }
 
 void ram_reset_query_loads(RamResetInfo *info)

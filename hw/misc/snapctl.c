@@ -32,11 +32,13 @@
 #include "system/ram-reset-compat.h"
 #include "system/replay.h"
 #include "system/runstate.h"
-#include "trace.h"
+#include "system/ram-reset/trace.h"
 
 OBJECT_DECLARE_SIMPLE_TYPE(SnapctlState, SNAPCTL)
 
-#define MAX_SLOTS   256
+#define MAX_SLOTS       256
+/* A guest must not be able to fill the host's log */
+#define LOG_INTERVAL_NS (60 * NANOSECONDS_PER_SECOND)
 
 struct SnapctlState {
     PCIDevice parent_obj;
@@ -73,6 +75,8 @@ struct SnapctlState {
     int64_t used_ns;            /* when the last command ended */
     uint64_t saves, loads, failures, refused;
     SnapctlOutcome *last;
+    int64_t logged_ns;          /* when a failure was, or 0 */
+    uint64_t unlogged;          /* failures since then */
 };
 
 static bool is_allowed(const SnapctlState *s, uint32_t command)
@@ -149,8 +153,18 @@ static bool must_wait(void)
            qemu_reset_requested_get() != SHUTDOWN_CAUSE_NONE;
 }
 
+/* QEMU says of a failure that it is one, and mostly why */
+static void fail(SnapctlState *s, Error **errp)
+{
+    finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+    if (!*errp) {
+        error_setg(errp, "QEMU gives no reason");
+    }
+}
+
 static bool load(SnapctlState *s, const char *tag, Error **errp)
 {
+    ERRP_GUARD();
     RunState state = runstate_get();
 
     vm_stop(RUN_STATE_RESTORE_VM);
@@ -158,20 +172,24 @@ static bool load(SnapctlState *s, const char *tag, Error **errp)
         vm_start();
         return false;
     }
-    if (load_snapshot(tag, NULL, false, NULL, errp)) {
+    if (!load_snapshot(tag, NULL, false, NULL, errp)) {
+        fail(s, errp);
+    }
+    /* also one whose load was refused before it had changed anything */
+    if (ram_reset_vm_is_whole(NULL)) {
         load_snapshot_resume(state);
-    } else {
-        finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
     }
     return true;
 }
 
 static void save(SnapctlState *s, const char *tag, Error **errp)
 {
+    ERRP_GUARD();
+
     if (save_snapshot(tag, true, NULL, false, NULL, errp)) {
         finish(s, SNAPCTL_STATUS_SAVED, SNAPCTL_ERROR_NONE);
     } else {
-        finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
+        fail(s, errp);
         resume_all_vcpus();
     }
 }
@@ -186,17 +204,27 @@ static void send_event(const SnapctlState *s, const char *path)
     qapi_event_send_snapctl_completed(data);
 }
 
-/* Once in a row: a guest must not be able to fill the host's log */
-static void report_failure(const SnapctlState *s, Error *err)
+/* Takes @err */
+static void log_failure(SnapctlState *s, Error *err)
 {
-    if (s->last && s->last->error) {
+    int64_t now = get_clock();
+
+    if (s->logged_ns && now - s->logged_ns < LOG_INTERVAL_NS) {
+        s->unlogged++;
         error_free(err);
-    } else {
-        error_report_err(err);
+        return;
     }
+    if (s->unlogged) {
+        error_append_hint(&err, "%" PRIu64 " more have failed since the last "
+                          "message; query-snapctl counts them.\n",
+                          s->unlogged);
+    }
+    error_report_err(err);
+    s->logged_ns = now;
+    s->unlogged = 0;
 }
 
-/* Takes @err */
+/* Takes @err, which is NULL if the command has been done */
 static void report(SnapctlState *s, const char *path, uint32_t command,
                    uint32_t slot, int64_t time_ns, Error *err)
 {
@@ -214,7 +242,7 @@ static void report(SnapctlState *s, const char *path, uint32_t command,
         last->error = g_strdup(error_get_pretty(err));
         error_prepend(&err, "snapctl: the guest's %s of snapshot '%s': ",
                       SnapctlAction_str(last->command), last->tag);
-        report_failure(s, err);
+        log_failure(s, err);
     } else if (last->command == SNAPCTL_ACTION_SAVE) {
         s->saves++;
     } else {
@@ -276,10 +304,8 @@ static void execute(SnapctlState *s)
     s->used_ns = get_clock();
 }
 
-/* Outside of the vCPU's exit, and not in the middle of other work of QEMU's */
-static void command_bh(void *opaque)
+static void do_command(SnapctlState *s)
 {
-    SnapctlState *s = opaque;
     RunState requested;
 
     /* a stopped guest's command waits until it goes on */
@@ -290,10 +316,25 @@ static void command_bh(void *opaque)
     } else if (qemu_vmstop_requested(&requested)) {
         vm_stop(requested);
     } else {
-        object_ref(OBJECT(s));
         execute(s);
-        object_unref(OBJECT(s));
     }
+}
+
+/*
+ * Outside of the vCPU's exit, and not in the middle of other work of QEMU's.
+ * Nor is work of the host's done in the middle of this one: its jobs come
+ * before.  They may take the guest back, stop it, or unplug the device.
+ */
+static void command_bh(void *opaque)
+{
+    SnapctlState *s = opaque;
+
+    object_ref(OBJECT(s));
+    ram_reset_finish_jobs();
+    if (qdev_is_realized(DEVICE(s))) {
+        do_command(s);
+    }
+    object_unref(OBJECT(s));
 }
 
 /* The vCPU that wrote a command, which nobody is left to do */

@@ -20,6 +20,32 @@
  */
 bool ram_reset_migration_is_over(void);
 
+/**
+ * ram_reset_vm_is_whole: whether the VM may run, be saved or migrated
+ *
+ * It may not when a load has failed that had begun to change disks or RAM,
+ * until another one succeeds or the VM is reset.  With the BQL held.
+ *
+ * Returns: false with @errp set in that case
+ */
+bool ram_reset_vm_is_whole(Error **errp);
+
+/**
+ * ram_reset_may_migrate: the same, and whether its run state is one that can
+ * be left for a migration
+ */
+bool ram_reset_may_migrate(Error **errp);
+
+/**
+ * ram_reset_finish_jobs: do what jobs have to do in the main context
+ *
+ * A snapshot job does its work in a bottom half, which would run as soon as a
+ * save or a load polls for I/O: one in the midst of the other.  Before the
+ * first one has begun, each comes after the other.  Jobs are started by the
+ * main loop itself, never by a nested poll, so none comes later.
+ */
+void ram_reset_finish_jobs(void);
+
 /*
  * What load_snapshot() calls, in this order, with the BQL held.  Whatever
  * way a load is asked for (HMP loadvm, QMP snapshot-load, -loadvm), it comes
@@ -117,16 +143,39 @@ void ram_reset_load_ram_done(int ret);
  * ram_reset_load_end: the load is over, or is given up
  *
  * @ret: what loading the VM state gave, 0 or -errno
- * @errp: set only if @ret is 0
  *
- * Returns: false with @errp set if RAM is not what the snapshot has, so
- * that the guest must not run.  Does nothing if the load has already ended.
+ * Returns: false with @errp set if @ret is not 0, or if RAM is not what the
+ * snapshot has (see verify=on).  The VM is not whole then.  Does nothing if
+ * the load has already ended.
  */
 bool ram_reset_load_end(int ret, Error **errp);
 
 /*
- * What savevm calls, with the BQL held.
+ * What save_snapshot() calls, with the BQL held.  @devices are the nodes that
+ * it was asked for, if @has_devices.
  */
+
+/**
+ * ram_reset_save_prepare: jobs are done first; see ram_reset_vm_is_whole()
+ */
+bool ram_reset_save_prepare(Error **errp);
+
+/**
+ * ram_reset_save_replaces: the snapshots @name may be replaced
+ *
+ * They are deleted by ram_reset_saved(), or now if the disks cannot have two
+ * of a name.
+ *
+ * Returns: false with @errp set if that fails
+ */
+bool ram_reset_save_replaces(const char *name, bool has_devices,
+                             strList *devices, Error **errp);
+
+/**
+ * ram_reset_save_undo: delete what has been made of the snapshot @name, and not
+ * what it was to replace
+ */
+void ram_reset_save_undo(const char *name, bool has_devices, strList *devices);
 
 /**
  * ram_reset_save_sync: a migration, or savevm, takes the bits that the dirty
@@ -158,9 +207,13 @@ void ram_reset_save_ram_done(QEMUFile *f);
 /**
  * ram_reset_saved: the snapshot @name has been made, its VM state is in @bs
  *
- * RAM is what it was then, vCPUs have not run since.
+ * RAM is what it was then, vCPUs have not run since.  Deletes what it replaces.
+ *
+ * Returns: 0, or -errno with @errp set if that fails: the new one has been
+ *     deleted then
  */
-void ram_reset_saved(BlockDriverState *bs, const char *name);
+int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
+                    strList *devices, Error **errp);
 
 /**
  * ram_reset_query_loads: fill in all about loads; @info is zeroed memory

@@ -99,7 +99,9 @@ class Machine:
     def __init__(self, workdir: Path, *, accel: str, ram: int,
                  memory: str = 'private', strategy: str = 'stock',
                  options: str = '', args: tuple = (), loadvm: str = '',
-                 machine: str = 'pc', qemu: Path = products.QEMU):
+                 machine: str = 'pc', qemu: Path = products.QEMU,
+                 blkdebug: str = ''):
+        """@blkdebug: its properties, to be put below the disk's format."""
         products.require(qemu, products.QEMU_IMG, products.FIRMWARE)
         self.workdir = workdir
         self.ram = ram
@@ -114,8 +116,8 @@ class Machine:
         command = [
             qemu, '-nodefaults', '-display', 'none', '-vga', 'none',
             '-L', products.FIRMWARE, '-accel', accel,
-            '-blockdev', f'driver=qcow2,node-name={DISK},file.driver=file,'
-                         f'file.filename={self.disk}',
+            '-blockdev', f'driver=qcow2,node-name={DISK},'
+                         + disk_file(self.disk, blkdebug),
             '-m', f'{ram // MIB}M', *self._memory_args(), *args]
         if strategy != 'stock':
             command += ['-object', f'ram-reset-{strategy},id=rr0{options}']
@@ -233,8 +235,9 @@ class Machine:
     def snapshot_job(self, command: str, tag: str) -> None:
         self._jobs += 1
         job = f'job{self._jobs}'
-        self.qmp(command, **{'job-id': job, 'tag': tag, 'vmstate': DISK,
-                             'devices': [DISK]})
+        where = {} if command == 'snapshot-delete' else {'vmstate': DISK}
+        self.qmp(command, **{'job-id': job, 'tag': tag, 'devices': [DISK],
+                             **where})
         deadline = time.monotonic() + MONITOR_TIMEOUT
         while True:
             state, = (j for j in self.qmp('query-jobs') if j['id'] == job)
@@ -321,6 +324,14 @@ class Machine:
         if size < self.ram:
             raise MachineError(f'the dump has {size} bytes of {self.ram}')
         return size
+
+
+def disk_file(path: Path, blkdebug: str) -> str:
+    if not blkdebug:
+        return f'file.driver=file,file.filename={path}'
+    rules = ','.join('file.' + rule for rule in blkdebug.split(','))
+    return (f'file.driver=blkdebug,{rules},file.image.driver=file,'
+            f'file.image.filename={path}')
 
 
 def full_chunks(f) -> Iterator[bytes]:
