@@ -3,7 +3,6 @@
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -303,13 +302,13 @@ def test_hammer(tmp_path, accel, rng):
         assert min(info['saves'], info['loads'], info['refused']) > seconds
         assert info['generation'] == info['loads']
         assert guest.qmp('query-ram-reset')['loads'] == info['loads']
-        events = [guest.completed() for _ in range(commands)]
+        # one a second, and the last one comes in any case
+        events = [guest.completed()]
+        while events[-1]['generation'] < info['generation'] or \
+                outcome(events[-1]) != info['last']:
+            events.append(guest.completed())
+        assert len(events) < seconds + 5 < commands
         assert all(event['success'] for event in events)
-        assert Counter(event['command'] for event in events) == \
-            {'save': info['saves'], 'load': info['loads']}
-        assert [event['generation'] for event in events
-                if event['command'] == 'load'] == \
-            [*range(1, info['loads'] + 1)]
         check_state(guest)
 
         guest.stop()

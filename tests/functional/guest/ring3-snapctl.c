@@ -17,13 +17,15 @@
  *                                   were saved, or says '!'
  *   snap-work ROUND ADDR PAGES      "ok ROUND".  What snap-loop does between two
  *                                   loads, for a host that loads
+ *   snap-repeat SLOT COMMAND        nothing.  The command again and again; if it
+ *                                   is to load, a save comes before
  *   hammer STEPS SEED ADDR PAGES    "ok STEPS".  Random accesses of all kinds,
  *                                   until there have been that many, or the
  *                                   host writes to Region.stop.  The pages hold
  *                                   pairs that are always equal, or it says
  *                                   '!'; the page behind them is scratch
  *
- * snap-loop and hammer need the persistent region, where they keep what loads
+ * snap-loop, snap-repeat and hammer need the persistent region, where they keep what loads
  * must not take back.
  */
 
@@ -70,7 +72,7 @@ typedef struct Region {
     uint64_t generation;    /* the last one that it has seen */
     uint64_t refused;       /* how often it was told to wait */
     uint64_t random;        /* state of the hammer's generator */
-    uint64_t steps;         /* that the hammer has begun */
+    uint64_t steps;         /* that the hammer, or snap-repeat, has begun */
     uint64_t stop;          /* the host wants the hammer to end */
 } Region;
 
@@ -324,6 +326,20 @@ static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
     answer("error", status);
 }
 
+static void snap_repeat(const Snapctl *s, uint32_t slot, uint32_t command)
+{
+    volatile Region *r = region(s);
+
+    r->steps = 0;
+    if (command == SNAPCTL_COMMAND_LOAD) {
+        command_both(s, r, slot, SNAPCTL_COMMAND_SAVE);
+    }
+    for (;;) {
+        __atomic_add_fetch(&r->steps, 1, __ATOMIC_RELAXED);
+        command_both(s, r, slot, command);
+    }
+}
+
 /*
  * One instruction changes the state: a guest that is saved between two would
  * take the generator back with each load, and do the same again for ever.
@@ -493,6 +509,8 @@ bool serve_snapctl(const char *line, const uint64_t *n)
         snap_loop(&s, n[0], n[1], n[2], n[3]);
     } else if (take_word(&line, "snap-work")) {
         snap_work(n[0], n[1], n[2]);
+    } else if (region(&s) && take_word(&line, "snap-repeat")) {
+        snap_repeat(&s, n[0], n[1]);
     } else if (region(&s) && take_word(&line, "hammer")) {
         hammer(&s, n[0], n[1], n[2], n[3]);
     } else {

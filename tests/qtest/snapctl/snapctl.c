@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/timer.h"
 #include "libqos/pci-pc.h"
 #include "snapctl.h"
 
@@ -124,10 +125,13 @@ void snapctl_qmp(Snapctl *s, const char *name)
 void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
                           const char *tag, const char *error)
 {
-    g_autoptr(QDict) event = qtest_qmp_eventwait_ref(s->vm->qts,
-                                                     "SNAPCTL_COMPLETED");
-    QDict *data = qdict_get_qdict(event, "data");
+    g_autoptr(QDict) event = NULL;
+    QDict *data;
 
+    /* one a second is sent, of the guest's time */
+    qtest_clock_step(s->vm->qts, NANOSECONDS_PER_SECOND);
+    event = qtest_qmp_eventwait_ref(s->vm->qts, "SNAPCTL_COMPLETED");
+    data = qdict_get_qdict(event, "data");
     g_assert_cmpstr(qdict_get_str(data, "command"), ==, action);
     g_assert_cmpstr(qdict_get_str(data, "tag"), ==, tag);
     g_assert_cmpuint(qdict_get_int(data, "slot"), ==, slot);

@@ -210,7 +210,7 @@ static void test_failed_load(void)
     answer = qtest_qmp(s.vm->qts, "{'execute': 'migrate', "
                        "'arguments': {'uri': 'exec:cat >/dev/null'}}");
     error = qdict_get_str(qdict_get_qdict(answer, "error"), "desc");
-    g_assert_nonnull(strstr(error, "being taken back to a snapshot"));
+    g_assert_nonnull(strstr(error, "has a part of snapshot 'b'"));
 
     /* a good one mends it */
     vm_load(s.vm, "a");
@@ -230,7 +230,7 @@ static void add_disk_only_snapshot(Snapctl *s, const char *tag)
                                NULL, NULL, NULL));
 }
 
-/* Nothing has been changed by the failure: the guest can go on */
+/* Nothing has been changed by the failure: the guest goes on */
 static void test_failure_before_a_change(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -243,8 +243,6 @@ static void test_failure_before_a_change(void)
     qtest_writel(s.vm->qts, PLACE, 1);
     snapctl_command(&s, 1, SNAPCTL_COMMAND_LOAD);
     snapctl_expect_event(&s, "load", 1, "b", "disk-only");
-    expect_run_state(&s, "restore-vm");
-    snapctl_qmp(&s, "cont");
     snapctl_expect(&s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
     expect_run_state(&s, "running");
     g_assert_cmpuint(qtest_readl(s.vm->qts, PLACE), ==, 1);
