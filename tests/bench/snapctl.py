@@ -6,6 +6,7 @@ same ones driven from outside, through QMP.
 
 import contextlib
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -50,15 +51,26 @@ WHAT = (
     'on the serial port, then has QEMU loadvm.')
 
 
-def completed(guest: Machine) -> dict[str, list[float]]:
-    """Seconds that commands have taken since this was asked for before."""
-    seconds: dict[str, list[float]] = {'save': [], 'load': []}
-    guest.qmp('query-snapctl')      # events are read with its answer
-    for event in guest._qmp.get_events():
-        if event['event'] == 'SNAPCTL_COMPLETED':
-            seconds[event['data']['command']].append(
-                event['data']['time-ns'] / 1e9)
-    return seconds
+class Trace:
+    """What commands have taken, in QEMU's log: events are one a second."""
+
+    ARGS = '-trace', 'snapctl_completed'
+    LINE = re.compile(r'snapctl_completed slot \d+, command (\d), success 1, '
+                      r'(\d+) ns')
+    COMMANDS = {'1': 'save', '2': 'load'}
+
+    def __init__(self, guest: Machine):
+        self._guest = guest
+        self._read = 0
+
+    def take(self) -> dict[str, list[float]]:
+        """Seconds, since this was asked for before."""
+        seconds: dict[str, list[float]] = {'save': [], 'load': []}
+        log = self._guest.log()
+        for command, ns in self.LINE.findall(log[self._read:]):
+            seconds[self.COMMANDS[command]].append(int(ns) / 1e9)
+        self._read = len(log)
+        return seconds
 
 
 def figures(guest: Machine, name: str, seconds: float, loads: list[float]
@@ -77,7 +89,9 @@ class Bare:
     def __init__(self, work: Path, accel: str, name: str):
         self.name = name
         work.mkdir()
-        self.guest = SnapctlGuest(work, accel=accel, memory='private')
+        self.guest = SnapctlGuest(work, accel=accel, memory='private',
+                                  args=Trace.ARGS)
+        self._trace = Trace(self.guest)
         # pages are then as snap-work wants them
         self.guest.ask('snap-loop', 0, A, *LOOP)
         self.guest.save(TAG)
@@ -90,7 +104,7 @@ class Bare:
         begin = time.perf_counter()
         self.guest.ask('snap-loop', count, A, *LOOP)
         seconds = time.perf_counter() - begin
-        done = completed(self.guest)
+        done = self._trace.take()
         return seconds - sum(done['save']), done['load']
 
     def _by_qmp(self, count: int) -> tuple[float, list[float]]:
@@ -107,7 +121,7 @@ class Bare:
         guest = self.guest
         guest.cont()
         if self.name == 'guest':
-            guest._qmp.clear_events()
+            self._trace.take()
             seconds, loads = self._by_guest(count)
         else:
             seconds, loads = self._by_qmp(count)
@@ -127,9 +141,11 @@ class Harness:
         region = work / 'region'
         self.guest = Linux(
             work, accel=accel, ram=RAM, strategy='auto', options=',rewind=on',
-            args=('-object', f'memory-backend-file,id=ring,size={REGION},'
+            args=(*Trace.ARGS,
+                  '-object', f'memory-backend-file,id=ring,size={REGION},'
                              f'mem-path={region},share=on', '-device',
                   f'snapctl,slots={TAG},memdev=ring,allow={allow}'))
+        self._trace = Trace(self.guest)
         try:
             self.ring = feedlib.Ring(region, 64, 64)
             self.guest.run(f'snapctl-harness {options} -- snaptarget &')
@@ -172,7 +188,7 @@ class Harness:
         self._wait(lambda: not (found := guest.qmp('query-snapctl'))['pending']
                    and found['generation'] == self._generation + count)
         self._generation += count
-        return completed(guest)['load']
+        return self._trace.take()['load']
 
     def _by_qmp(self, count: int) -> list[float]:
         loads = []
@@ -189,7 +205,7 @@ class Harness:
 
     def cycle(self, count: int) -> dict[str, float]:
         guest = self.guest
-        guest._qmp.clear_events()
+        self._trace.take()
         guest.cont()
         self._generation = guest.qmp('query-snapctl')['generation']
         begin = time.perf_counter()
