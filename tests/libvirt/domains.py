@@ -51,9 +51,6 @@ class Config:
     qemu: Path = products.QEMU
 
     def xml(self, name: str, disk: Path, serial: Path) -> str:
-        args = ['-L', str(products.FIRMWARE)]
-        for value in self.objects:
-            args += ['-object', value]
         ET.register_namespace('qemu', QEMU_NAMESPACE)
         domain = ET.fromstring(f'''
             <domain type="{self.virt}">
@@ -85,8 +82,9 @@ class Config:
         domain.find('devices/disk/source').set('file', str(disk))
         domain.find('devices/serial/source').set('path', str(serial))
         command = ET.SubElement(domain, f'{{{QEMU_NAMESPACE}}}commandline')
-        for value in args:
-            ET.SubElement(command, f'{{{QEMU_NAMESPACE}}}arg', value=value)
+        for value in self.objects:
+            for arg in ('-object', value):
+                ET.SubElement(command, f'{{{QEMU_NAMESPACE}}}arg', value=arg)
         return ET.tostring(domain, encoding='unicode')
 
 
