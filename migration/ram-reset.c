@@ -10,6 +10,7 @@
 #include "qapi/qapi-visit-ram-reset.h"
 #include "qemu/timer.h"
 #include "block/block.h"
+#include "hw/qdev-core.h"
 #include "qemu/bswap.h"
 #include "system/reset.h"
 #include "system/runstate.h"
@@ -160,6 +161,36 @@ static bool check_tag(BlockDriverState *bs, const char *tag, Error **errp)
     return true;
 }
 
+static int on_its_way_out(Object *obj, void *opaque)
+{
+    DeviceState *dev = (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
+
+    return dev && dev->pending_deleted_event;
+}
+
+/*
+ * QEMU asks the same when disks and RAM are gone; but then the system reset
+ * has completed the removal of devices that the guest has not agreed to.
+ */
+static bool check_devices(Error **errp)
+{
+    ERRP_GUARD();
+
+    if (!qemu_savevm_state_blocked(errp)) {
+        return true;
+    }
+    if (object_child_foreach_recursive(object_get_root(), on_its_way_out,
+                                       NULL)) {
+        error_free(*errp);
+        *errp = NULL;
+        return true;
+    }
+    error_prepend(errp, "Snapshots cannot be loaded, nothing has been "
+                  "changed: ");
+    error_append_hint(errp, "Unplug the device, then load the snapshot.\n");
+    return false;
+}
+
 /* That of a migration of before; the load would be taken to have failed */
 static void forget_error(void)
 {
@@ -175,6 +206,9 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     ERRP_GUARD();
     int64_t start = now();
 
+    if (!check_devices(errp)) {
+        return false;
+    }
     if (ram_reset_enabled() &&
         (!check_migration(errp) || !check_tag(bs, sn->name, errp) ||
          !ram_reset_check_layout(bs, sn, errp))) {

@@ -49,7 +49,7 @@ void ram_reset_finish_jobs(void);
 /*
  * What load_snapshot() calls, in this order, with the BQL held.  Whatever
  * way a load is asked for (HMP loadvm, QMP snapshot-load, -loadvm), it comes
- * through here.  Without a ram-reset object only the times are taken.
+ * through here.  Without a ram-reset object little more than times are taken.
  */
 
 /**
@@ -58,9 +58,10 @@ void ram_reset_finish_jobs(void);
  * @bs: where the VM state is
  * @sn: the snapshot in @bs
  *
- * Returns: false with @errp set if the load is refused: a migration is under
- * way, postcopy or COLO is set up, or the snapshot is one of another machine
- * or RAM layout.  Nothing has been changed then.
+ * Returns: false with @errp set if the load is refused: a device cannot be
+ * migrated; or, with a ram-reset object, a migration is under way, postcopy or
+ * COLO is set up, or the snapshot is one of another machine or RAM layout.
+ * Nothing has been changed then.
  */
 bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp);
