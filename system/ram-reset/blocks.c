@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "hw/boards.h"
 #include "system/system.h"
 #include "internal.h"
 
@@ -131,19 +132,32 @@ static bool any_block(RAMBlock *rb)
 }
 
 /*
- * KVM looks pages up anew when a mapping changes; whoever else follows the
- * memory map may have pinned pages, or passed on a file.
+ * KVM looks pages up anew when a mapping changes, and the machine counts slots.
+ * Whoever else follows a memory map may have pinned pages, or passed on a file.
  */
+static bool may_hold_memory(const MemoryListener *l)
+{
+    DeviceMemoryState *plugged = current_machine->device_memory;
+
+    return l->region_add && !(plugged && l == &plugged->listener) &&
+           !(l->name && g_str_has_prefix(l->name, "kvm-"));
+}
+
 const char *ram_reset_memory_follower(void)
 {
-    MemoryListener *l;
+    /* Gets us into QEMU's list of those of all address spaces */
+    MemoryListener here = { .name = "ram-reset" };
+    MemoryListener *l, *found = NULL;
 
-    QTAILQ_FOREACH(l, &address_space_memory.listeners, link_as) {
-        if (l->region_add && !(l->name && g_str_has_prefix(l->name, "kvm-"))) {
-            return l->name ?: "somebody";
-        }
+    memory_listener_register(&here, &address_space_memory);
+    for (l = QTAILQ_NEXT(&here, link); l && !found; l = QTAILQ_NEXT(l, link)) {
+        found = may_hold_memory(l) ? l : NULL;
     }
-    return NULL;
+    for (l = QTAILQ_PREV(&here, link); l && !found; l = QTAILQ_PREV(l, link)) {
+        found = may_hold_memory(l) ? l : NULL;
+    }
+    memory_listener_unregister(&here);
+    return found ? found->name ?: "somebody" : NULL;
 }
 
 /* Other than, say, what an ivshmem server has passed on */

@@ -190,8 +190,9 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
 char *ram_reset_block_holder(const RamResetBlock *blk);
 
 /*
- * Who follows the memory map other than KVM, and may have pinned guest memory
- * or passed it on; NULL if nobody.  A name.
+ * Who follows the memory map, as the system or a device behind an IOMMU sees
+ * it, other than KVM, and may have pinned guest memory or passed it on; NULL if
+ * nobody.  A name.
  */
 const char *ram_reset_memory_follower(void);
 

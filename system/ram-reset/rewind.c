@@ -235,15 +235,28 @@ static bool start_tracking(Error **errp)
     return true;
 }
 
-static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
+/* Why what is dirty need not be in the log, a sentence; NULL if it is */
+static char *unseen_writes(void)
 {
     const char *follower = ram_reset_memory_follower();
+
+    if (follower) {
+        return g_strdup_printf("%s holds guest memory, and may write to it "
+                               "unseen", follower);
+    }
+    return g_strdup(ram_block_discard_is_disabled()
+                    ? "discarding RAM is disabled, a device has pinned it and "
+                      "may write to it unseen" : NULL);
+}
+
+static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
+{
+    g_autofree char *unseen = unseen_writes();
     unsigned nr;
     RamResetBlock *blocks = ram_reset_blocks(&nr);
 
-    if (follower) {
-        error_setg(errp, "%s holds guest memory, and may write to it unseen",
-                   follower);
+    if (unseen) {
+        error_setg(errp, "%s", unseen);
         return false;
     }
     if (should_mlock(mlock_state)) {
@@ -332,15 +345,14 @@ static bool blocks_are_kept(void)
 
 const char *ram_reset_rewind_doubt(void)
 {
-    const char *follower;
+    g_autofree char *unseen = NULL;
 
     if (!rewind_state.blocks) {
         return rewind_state.doubt ?: "nothing has been loaded or saved yet";
     }
-    follower = ram_reset_memory_follower();
-    if (follower) {
-        ram_reset_forget("a device holds guest memory, and may write to it "
-                         "unseen");
+    unseen = unseen_writes();
+    if (unseen) {
+        ram_reset_forget(unseen);
     } else if (qatomic_read(&ram_reset_dirty_bits_taken)) {
         ram_reset_forget("a migration, or a savevm that failed, has used the "
                          "dirty log");

@@ -9,6 +9,7 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).resolve().parent / 'guest'
+HOST = Path(__file__).resolve().parent / 'host'
 SNAPCTL = REPO / 'contrib/snapctl'
 SNAPCTL_REGS = REPO / 'include/hw/misc/snapctl-regs.h'
 
@@ -20,6 +21,9 @@ CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
 # With a C library, and small, since the kernel unpacks it at each boot
 HOSTED = ('-m64 -Os -Wall -Wextra -ffunction-sections -fdata-sections -static '
           '-s -Wl,--gc-sections').split()
+
+# To be preloaded into QEMU
+PRELOADED = '-m64 -O2 -g -Wall -Wextra -shared -fPIC'.split()
 
 # Not built into Debian's kernel; in the guest they are /lib/NAME.ko
 MODULES = ('drivers/block/virtio_blk', 'drivers/virtio/virtio_balloon',
@@ -101,6 +105,10 @@ def ring3_image() -> Path:
                      SOURCE / 'ring3-snapctl.c'],
                     SOURCE / 'ring3.ld',
                     headers=[SOURCE / 'ring3.h', SNAPCTL_REGS])
+
+
+def vfio() -> Path:
+    return _compile(PRODUCTS / 'vfio.so', [HOST / 'vfio.c'], flags=PRELOADED)
 
 
 def kernel() -> Path:
