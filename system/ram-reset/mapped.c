@@ -7,8 +7,8 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/error-report.h"
-#include "qemu/lockable.h"
 #include "mapped.h"
+#include "mappedruns.h"
 #include "smallpages.h"
 #include "trace.h"
 
@@ -20,48 +20,18 @@
 #define MAX_MAP_COUNT   "/proc/sys/vm/max_map_count"
 #define COMMON_LIMIT    65530
 
-/* @runs: of TemplateRun, without what has been discarded */
-typedef struct Mapped {
-    RAMBlock *rb;
-    uint8_t *host;
-    GArray *runs;
-    unsigned discards;
-} Mapped;
-
 bool ram_reset_any_mapped;
 
-/* Changed with the BQL held, under @lock; discards may come from any thread */
-static GArray *all_mapped;
-static QemuMutex lock;
+static unsigned max_discards;
 static RAMBlockNotifier notifier;
 
 /* What is being given fresh memory; its removal is none.  BQL */
 static const uint8_t *replacing;
 
-static Mapped *find(const uint8_t *host)
-{
-    for (unsigned i = 0; all_mapped && i < all_mapped->len; i++) {
-        Mapped *m = &g_array_index(all_mapped, Mapped, i);
-
-        if (host == m->host) {
-            return m;
-        }
-    }
-    return NULL;
-}
-
 static void forget(const uint8_t *host)
 {
-    Mapped *m;
-
     ram_reset_small_pages_end(host);
-    QEMU_LOCK_GUARD(&lock);
-    m = find(host);
-    if (m) {
-        g_array_unref(m->runs);
-        g_array_remove_index_fast(all_mapped, m - (Mapped *)all_mapped->data);
-        qatomic_set(&ram_reset_any_mapped, all_mapped->len);
-    }
+    qatomic_set(&ram_reset_any_mapped, mapped_runs_remove(host));
 }
 
 /* A block that is unplugged, at any time when the BQL is released */
@@ -73,115 +43,35 @@ static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
     }
 }
 
+static unsigned count_max_discards(void)
+{
+    g_autofree char *text = NULL;
+    unsigned max = g_file_get_contents(MAX_MAP_COUNT, &text, NULL, NULL)
+                   ? MIN(g_ascii_strtoull(text, NULL, 10), INT_MAX)
+                   : COMMON_LIMIT;
+
+    return MAX(max / 16, 1);
+}
+
 static void note(const RamResetBlock *blk, const GArray *runs)
 {
-    Mapped m = {
-        .rb = blk->rb, .host = blk->rb->host,
-        .runs = g_array_sized_new(false, false, sizeof(TemplateRun),
-                                  runs->len),
-    };
-
-    if (runs->len) {
-        g_array_append_vals(m.runs, runs->data, runs->len);
-    }
-    if (!all_mapped) {
-        qemu_mutex_init(&lock);
-        all_mapped = g_array_new(false, false, sizeof(Mapped));
+    if (!notifier.ram_block_removed) {
+        max_discards = count_max_discards();
         notifier.ram_block_removed = block_removed;
         ram_block_notifier_add(&notifier);
     }
-    WITH_QEMU_LOCK_GUARD(&lock) {
-        g_array_append_val(all_mapped, m);
-        qatomic_set(&ram_reset_any_mapped, true);
-    }
+    mapped_runs_add(blk->rb->host, blk->rb, runs);
+    qatomic_set(&ram_reset_any_mapped, true);
 }
 
 GArray *ram_reset_mapped_runs(RAMBlock *rb)
 {
-    GArray *runs;
-    Mapped *m;
-
-    if (!ram_reset_any_mapped) {
-        return NULL;
-    }
-    QEMU_LOCK_GUARD(&lock);
-    m = find(rb->host);
-    if (!m || m->rb != rb) {
-        return NULL;
-    }
-    runs = g_array_sized_new(false, false, sizeof(TemplateRun), m->runs->len);
-    if (m->runs->len) {
-        g_array_append_vals(runs, m->runs->data, m->runs->len);
-    }
-    return runs;
+    return ram_reset_any_mapped ? mapped_runs_copy(rb->host, rb) : NULL;
 }
 
 bool ram_reset_has_mapped(RAMBlock *rb)
 {
-    Mapped *m = ram_reset_any_mapped ? find(rb->host) : NULL;
-
-    return m && m->rb == rb;
-}
-
-/* The first run of @m that ends behind @at */
-static unsigned first_run(const Mapped *m, uint64_t at)
-{
-    unsigned low = 0, high = m->runs->len;
-
-    while (low < high) {
-        unsigned mid = (low + high) / 2;
-        TemplateRun run = g_array_index(m->runs, TemplateRun, mid);
-
-        if (run.start + run.len > at) {
-            high = mid;
-        } else {
-            low = mid + 1;
-        }
-    }
-    return low;
-}
-
-static bool touches(const Mapped *m, uint64_t start, uint64_t end)
-{
-    unsigned i = first_run(m, start);
-
-    return i < m->runs->len &&
-           g_array_index(m->runs, TemplateRun, i).start < end;
-}
-
-bool ram_reset_is_mapped(const uint8_t *host, uint64_t start, uint64_t end)
-{
-    Mapped *m = find(host);
-
-    return m && touches(m, start, end);
-}
-
-/* [@start, @end) is no part of the template any more */
-static void take_out(Mapped *m, uint64_t start, uint64_t end)
-{
-    unsigned i = first_run(m, start);
-
-    while (i < m->runs->len) {
-        TemplateRun *run = &g_array_index(m->runs, TemplateRun, i);
-        TemplateRun rest = { end, run->start + run->len - end };
-
-        if (run->start >= end) {
-            return;
-        }
-        if (run->start + run->len <= end) {
-            rest.len = 0;
-        }
-        if (run->start < start) {
-            run->len = start - run->start;
-            i++;
-        } else {
-            g_array_remove_index(m->runs, i);
-        }
-        if (rest.len) {
-            g_array_insert_val(m->runs, i, rest);
-            return;
-        }
-    }
+    return ram_reset_any_mapped && mapped_runs_known(rb->host, rb);
 }
 
 /* Whether fresh memory may take the place of what @blk has */
@@ -282,58 +172,27 @@ void ram_reset_unmap(RamResetBlock *blk)
     }
 }
 
-static unsigned max_discards(void)
+typedef struct Discard {
+    PrimMap map;
+    PrimRange range;
+} Discard;
+
+static int discard(void *opaque)
 {
-    static unsigned max;
-    g_autofree char *text = NULL;
+    Discard *d = opaque;
 
-    if (!max) {
-        max = g_file_get_contents(MAX_MAP_COUNT, &text, NULL, NULL)
-              ? MIN(g_ascii_strtoull(text, NULL, 10), INT_MAX) : COMMON_LIMIT;
-        max = MAX(max / 16, 1);
-    }
-    return max;
-}
-
-static bool may_discard(void)
-{
-    unsigned discards = 0;
-
-    for (unsigned i = 0; i < all_mapped->len; i++) {
-        discards += g_array_index(all_mapped, Mapped, i).discards;
-    }
-    return discards < max_discards();
-}
-
-/* 0 if there is zeroed memory now; 1 if that is left to the caller */
-static int discard(RAMBlock *rb, PrimMap *map, PrimRange range)
-{
-    int ret = -ENOMEM;
-    Mapped *m;
-
-    QEMU_LOCK_GUARD(&lock);
-    m = find(rb->host);
-    if (!m || m->rb != rb || !touches(m, range.start, range.start + range.len)) {
-        return 1;
-    }
-    if (may_discard()) {
-        m->discards++;
-        ret = prim_overlay(map, -1, 0, &range, 1);
-    }
-    if (ret >= 0) {
-        take_out(m, range.start, range.start + range.len);
-    }
-    return ret;
+    return prim_overlay(&d->map, -1, 0, &d->range, 1);
 }
 
 bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
 {
     uint64_t calls = 0;
-    PrimMap map = ram_reset_block_map(rb);
+    Discard d = { .map = ram_reset_block_map(rb), .range = { start, len } };
     int ret;
 
-    map.calls = &calls;
-    ret = discard(rb, &map, (PrimRange) { start, len });
+    d.map.calls = &calls;
+    ret = mapped_runs_take_out(rb->host, rb, start, start + len, max_discards,
+                               discard, &d);
     if (ret == 1) {
         return false;
     }
@@ -344,8 +203,8 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
         memset(rb->host + start, 0, len);
         return true;
     }
-    map.host += start;
-    map.len = len;
-    ram_reset_advise_as_before(rb, &map);
+    d.map.host += start;
+    d.map.len = len;
+    ram_reset_advise_as_before(rb, &d.map);
     return true;
 }

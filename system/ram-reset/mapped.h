@@ -22,7 +22,8 @@
  *
  * The rest has base pages at first, see smallpages.h.
  *
- * BQL held, other than by ram_reset_discard().
+ * BQL held, other than by ram_reset_discard().  What both go by is in
+ * mappedruns.h.
  */
 
 /* Why @blk cannot be mapped like that, a sentence to be freed; NULL if it can */
@@ -38,9 +39,6 @@ bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
 /* Of TemplateRun: what of @rb is mapped, to be freed; NULL if nothing is */
 GArray *ram_reset_mapped_runs(RAMBlock *rb);
 bool ram_reset_has_mapped(RAMBlock *rb);
-
-/* Whether any of that lies in [@start, @end) of the block at @host, in bytes */
-bool ram_reset_is_mapped(const uint8_t *host, uint64_t start, uint64_t end);
 
 /* Have anonymous memory for @blk again; it reads zero, unless that is refused */
 void ram_reset_unmap(RamResetBlock *blk);

@@ -8,6 +8,7 @@
 #include "qemu/madvise.h"
 #include "qemu/timer.h"
 #include "mapped.h"
+#include "mappedruns.h"
 #include "smallpages.h"
 #include "trace.h"
 
@@ -83,7 +84,7 @@ static bool is_dense(const Watched *w, uint64_t *populated)
     while (prim_data_next(it, &start, &end)) {
         uint64_t first = start / HUGEPAGE;
 
-        if (ram_reset_is_mapped(w->host, start, end)) {
+        if (mapped_runs_touch(w->host, start, end)) {
             continue;
         }
         *populated += end - start;
