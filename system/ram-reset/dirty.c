@@ -17,6 +17,7 @@
 #include <linux/kvm.h>
 #endif
 #include "dirty.h"
+#include "lebitmap.h"
 
 /*
  * QEMU starts and stops the log for those that it knows, and has it on for as
@@ -127,28 +128,10 @@ static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
     uint64_t start = MAX(slot->ram_start_offset, rb->offset);
     uint64_t end = MIN(slot->ram_start_offset + slot->memory_size,
                        rb->offset + rb->used_length);
-    uint64_t in_block, in_slot, nr, bit;
 
-    if (!slot->memory_size || !slot->dirty_bmap || start >= end) {
-        return;
-    }
-    in_block = (start - rb->offset) / page;
-    in_slot = (start - slot->ram_start_offset) / page;
-    nr = (end - start) / page;
-    if (in_block % BITS_PER_LONG == 0 && in_slot % BITS_PER_LONG == 0) {
-        const unsigned long *from = hot + BIT_WORD(in_block);
-        unsigned long *to = slot->dirty_bmap + BIT_WORD(in_slot);
-
-        for (; nr >= BITS_PER_LONG; nr -= BITS_PER_LONG) {
-            *to++ &= ~*from++;
-            in_block += BITS_PER_LONG;
-            in_slot += BITS_PER_LONG;
-        }
-    }
-    for (bit = find_next_bit(hot, in_block + nr, in_block);
-         bit < in_block + nr;
-         bit = find_next_bit(hot, in_block + nr, bit + 1)) {
-        clear_bit(bit - in_block + in_slot, slot->dirty_bmap);
+    if (slot->memory_size && slot->dirty_bmap && start < end) {
+        lebitmap_clear(slot->dirty_bmap, (start - slot->ram_start_offset) / page,
+                       hot, (start - rb->offset) / page, (end - start) / page);
     }
 }
 
