@@ -115,10 +115,10 @@ static bool is_worth_keeping(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
 }
 
 static void keep(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                 int64_t ram_end)
+                 int64_t ram_end, bool loaded)
 {
     watch_migration();
-    if (!ram_reset_keep(migrate_ram_is_ignored)) {
+    if (!ram_reset_keep(migrate_ram_is_ignored, loaded)) {
         return;
     }
     if (ram_end <= 0) {
@@ -135,7 +135,7 @@ void ram_reset_snapshot_loaded(BlockDriverState *bs,
                                const QEMUSnapshotInfo *sn, int64_t ram_end)
 {
     if (is_worth_keeping(bs, sn) || ram_reset_has_template()) {
-        keep(bs, sn, ram_end);
+        keep(bs, sn, ram_end, true);
     } else {
         ram_reset_keep_nothing("snapshots have been loaded in turn, and what "
                                "was kept of them was of no use");
@@ -146,7 +146,7 @@ void ram_reset_snapshot_saved(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                               int64_t ram_end)
 {
     set(&last, bs, sn);
-    keep(bs, sn, ram_end);
+    keep(bs, sn, ram_end, false);
 }
 
 const char *ram_reset_snapshot_kept(void)

@@ -293,13 +293,15 @@ bool ram_reset_rewind_wanted(void);
  * ram_reset_keep: keep a copy of RAM, and track what is written from now on
  *
  * @ignored: as for ram_reset_begin()
+ * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
+ *     or will map it anew
  *
  * vCPUs stopped, I/O drained; between ram_reset_settle() and
  * ram_reset_finish(), or outside of a reset.  What was kept before is lost.
  *
  * Returns: false if nothing is wanted, or can be kept, which is warned of once
  */
-bool ram_reset_keep(bool (*ignored)(RAMBlock *rb));
+bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded);
 
 /**
  * ram_reset_forget: RAM must not be rewound any more
@@ -341,31 +343,37 @@ extern bool ram_reset_tracking;
 
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len);
 
+/* Set while mappings for writing are noted, see mappings.c */
+extern bool ram_reset_noting;
+
+void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len);
+uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
+                            uint64_t access_len);
+
 /**
- * ram_reset_will_change: a range of @rb is going to be written to through a
- * pointer, or discarded.  Bytes; any thread.
+ * ram_reset_dma_map: a range of @rb is going to be written to through a pointer
+ *
+ * Bytes; any thread.  ram_reset_dma_unmap() follows with the same @start.
  */
-static inline void ram_reset_will_change(RAMBlock *rb, uint64_t start,
-                                         uint64_t len)
+static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
 {
-    if (unlikely(qatomic_read(&ram_reset_tracking))) {
-        ram_reset_do_will_change(rb, start, len);
+    if (unlikely(qatomic_read(&ram_reset_noting))) {
+        ram_reset_do_dma_map(rb, start, len);
     }
 }
 
 /**
- * ram_reset_access_len: how much of a mapping for writing counts as written to
- * when it ends
+ * ram_reset_dma_unmap: that is over
  *
- * @len: what was mapped, bytes
- * @access_len: what its user says it has written
+ * @len: what was mapped; @access_len: what its user says it has written
  *
- * A request that is cancelled says that it has written nothing, and may have;
- * and it may have been mapped before tracking began.
+ * Returns: how much of it counts as written to
  */
-static inline uint64_t ram_reset_access_len(uint64_t len, uint64_t access_len)
+static inline uint64_t ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
+                                       uint64_t len, uint64_t access_len)
 {
-    return unlikely(qatomic_read(&ram_reset_tracking)) ? len : access_len;
+    return unlikely(qatomic_read(&ram_reset_noting))
+           ? ram_reset_do_dma_unmap(rb, start, len, access_len) : access_len;
 }
 
 /*
@@ -457,7 +465,9 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len);
 static inline bool ram_reset_discard(RAMBlock *rb, uint64_t start,
                                      uint64_t len)
 {
-    ram_reset_will_change(rb, start, len);
+    if (unlikely(qatomic_read(&ram_reset_tracking))) {
+        ram_reset_do_will_change(rb, start, len);
+    }
     return unlikely(qatomic_read(&ram_reset_any_mapped)) &&
            ram_reset_do_discard(rb, start, len);
 }

@@ -211,10 +211,7 @@ void ram_reset_dirty_show(RAMBlock *rb)
     }
 }
 
-/*
- * Discarding is nothing that the dirty log is told of, and a request that is
- * cancelled may have written without telling it.
- */
+/* For what the dirty log is not told of */
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
 {
     cpu_physical_memory_set_dirty_range(rb->offset + start, len,

@@ -23,6 +23,7 @@
 #include "choice.h"
 #include "dirty.h"
 #include "internal.h"
+#include "mappings.h"
 #include "templates.h"
 #include "trace.h"
 #include "undo.h"
@@ -42,6 +43,7 @@ static struct {
     bool warned;                /* that a limit was exceeded */
     unsigned cpus, turn;
     bool added;                 /* RAM, since tracking was started */
+    bool late;                  /* what was mapped before is not known */
     uint64_t size;              /* bytes in all templates */
     double fault_ns;            /* what being tracked costs a guest, a page */
     double comparing;           /* what that has taken last, in ns, or 0 */
@@ -93,7 +95,13 @@ bool ram_reset_rewind_wanted(void)
 
 void ram_reset_rewind_objects_changed(int more)
 {
+    bool before = rewind_state.wanted;
+
     rewind_state.wanted += more;
+    if (before != (bool)rewind_state.wanted) {
+        mappings_note(!before);
+        rewind_state.late = phase_check(PHASE_MACHINE_READY);
+    }
     ram_reset_forget("the ram-reset objects are others");
     if (!rewind_state.wanted) {
         stop_tracking();
@@ -249,7 +257,7 @@ static char *unseen_writes(void)
                       "may write to it unseen" : NULL);
 }
 
-static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
+static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
 {
     g_autofree char *unseen = unseen_writes();
     unsigned nr;
@@ -257,6 +265,13 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
 
     if (unseen) {
         error_setg(errp, "%s", unseen);
+        return false;
+    }
+    rewind_state.late &= !loaded;
+    if (rewind_state.late) {
+        error_setg(errp, "the object with rewind=on has been added while the "
+                   "machine was running, and what devices have mapped is not "
+                   "known before a snapshot has been loaded");
         return false;
     }
     if (should_mlock(mlock_state)) {
@@ -278,7 +293,7 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), Error **errp)
     return true;
 }
 
-bool ram_reset_keep(bool (*ignored)(RAMBlock *rb))
+bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
 {
     Error *err = NULL;
     int64_t before = get_clock();
@@ -300,7 +315,7 @@ bool ram_reset_keep(bool (*ignored)(RAMBlock *rb))
     if (alone) {
         ram_reset_begin_blocks(&nr);
     }
-    ok = keep_all(ignored, &err);
+    ok = keep_all(ignored, loaded, &err);
     if (alone) {
         qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
     }
@@ -399,6 +414,7 @@ void ram_reset_rewind(void)
 
     assert(bql_locked() && rewind_state.blocks);
     ram_reset_begin_blocks(&nr);
+    mappings_count_as_changed();
     rewind_state.turn++;
     if (!compare) {
         ram_reset_dirty_sync();

@@ -9,7 +9,7 @@
 
 bool ram_reset_running;
 bool ram_reset_dirty_bits_taken;
-bool ram_reset_tracking;
+bool ram_reset_tracking, ram_reset_noting;
 bool ram_reset_any_mapped;
 
 void ram_reset_expect_load(void)
@@ -98,7 +98,7 @@ bool ram_reset_rewind_wanted(void)
     return false;
 }
 
-bool ram_reset_keep(bool (*ignored)(RAMBlock *rb))
+bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
 {
     return false;
 }
@@ -127,6 +127,16 @@ RamResetRewindInfo *ram_reset_query_rewind(void)
 
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
 {
+}
+
+void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
+{
+}
+
+uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
+                            uint64_t access_len)
+{
+    return access_len;
 }
 
 void ram_reset_survey_begin(void)

@@ -158,6 +158,29 @@ def test_request_that_was_begun_before_the_save(tmp_path, fast_accel):
         qtest.close()
 
 
+def test_object_that_comes_late(tmp_path):
+    """What devices had mapped before is not known until it was loaded once."""
+    qtest = Qtest(tmp_path)
+    with Machine(tmp_path, accel='qtest', ram=RAM_SIZE, memory='shared', args=(
+            '-M', 'q35', '-device', f'ide-hd,drive={DISK},bus=ide.0',
+            *qtest.args)) as machine:
+        qtest.connect()
+        ahci = Ahci(qtest)
+        ahci.read_sector(1)
+        before = qtest.read(Ahci.FIS, PAGE)
+        machine.qmp('object-add', **{'qom-type': 'ram-reset-auto', 'id': 'rr0',
+                                     'rewind': True, 'verify': True})
+        machine.save('s')
+        for rewound in (False, True, True):
+            ahci.read_sector(2)
+            assert qtest.read(Ahci.FIS, PAGE) != before
+            machine.load('s')
+            assert qtest.read(Ahci.FIS, PAGE) == before
+            assert machine.last_load()['rewound'] == rewound
+            assert rewound or 'added while' in machine.last_load()['doubt']
+        qtest.close()
+
+
 def wait_for_status(guest: Ring3, status: str) -> None:
     deadline = time.monotonic() + 30
     while guest.status() != status:

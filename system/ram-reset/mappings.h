@@ -1,0 +1,21 @@
+/*
+ * RAM reset: what devices have mapped to write to
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_MAPPINGS_H
+#define RAM_RESET_MAPPINGS_H
+
+#include "internal.h"
+
+/*
+ * Note mappings from now on, or forget them and note no more.  BQL held.  Those
+ * that there are already are not known until they end.
+ */
+void mappings_note(bool on);
+
+/* Those that there are now, all of each.  While RAM is tracked, BQL held */
+void mappings_count_as_changed(void);
+
+#endif
