@@ -20,7 +20,7 @@ from vmstate import VMState
 
 B = 1                           # a slot
 SAVE, LOAD = 1, 2
-SAVED, LOADED, REFUSED = 2, 3, 4
+SAVED, LOADED, REFUSED, FAILED = 2, 3, 4, 5
 EMPTY = 4
 LOAD_NS, RANDOM = 0x28, 0x40
 
@@ -320,6 +320,32 @@ def test_hammer(tmp_path, accel, rng):
         assert guest.info()['generation'] == info['loads'] + 1
         assert 'snapctl' not in guest.log()
     run_quietly(products.QEMU_IMG, 'check', guest.disk)
+
+
+def test_failures_fill_no_log(tmp_path, fast_accel):
+    """
+    Nor queues of events, also when commands fail and succeed in turn.  A load
+    that is refused before it has changed anything lets the guest go on.
+    """
+    rounds = 30
+    with SnapctlGuest(tmp_path, accel=fast_accel) as guest:
+        pass
+    run_quietly(products.QEMU_IMG, 'snapshot', '-c', 'b', guest.disk)
+    with SnapctlGuest(tmp_path, accel=fast_accel) as guest:
+        write_state(guest)
+        begin = time.monotonic()
+        for _ in range(rounds):
+            assert guest.snap(A, SAVE)[0] == SAVED
+            assert guest.snap(B, LOAD)[0] == FAILED
+        seconds = time.monotonic() - begin
+        check_state(guest)
+        assert guest.status() == 'running'
+        assert_counts(guest, saves=rounds, loads=0, failures=rounds)
+        events = [guest.completed()]
+        while outcome(events[-1]) != guest.info()['last']:
+            events.append(guest.completed())
+        assert len(events) <= seconds + 2
+        assert guest.log().count('snapctl: the guest') == 1
 
 
 @pytest.mark.parametrize('firmware', ('qboot.rom', 'bios-256k.bin'))
