@@ -134,8 +134,12 @@ static bool scratch_map(Scratch *s, bool shared)
         .fd = -1,
     };
     if (shared) {
+        PrimLimit limit;
+
+        prim_limit_begin(&limit);
         s->map.fd = qemu_memfd_create("ram-reset-costs", s->map.len, false, 0,
                                       0, NULL);
+        prim_limit_end(&limit);
     }
     if (shared == (s->map.fd >= 0)) {
         s->map.host = map_aligned(s->map.len, shared ? MAP_SHARED

@@ -23,6 +23,7 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include "hugeram.h"
+#include "prim.h"
 
 #define HUGETLBFS_MAGIC 0x958458f6
 #define NS_PER_S INT64_C(1000000000)
@@ -102,13 +103,18 @@ char *hugeram_open(const char *path, int *fd)
 static char *check_size(int fd, uint64_t size)
 {
     struct statfs fs;
+    PrimLimit limit;
+    int ret;
 
     if (fstatfs(fd, &fs) == 0 && size % fs.f_bsize) {
         return g_strdup_printf("a size of %" G_GUINT64_FORMAT " bytes is not a "
                                "multiple of %lu KiB, which its hugepages have",
                                size, (unsigned long)fs.f_bsize / 1024);
     }
-    if (ftruncate(fd, size) < 0) {
+    prim_limit_begin(&limit);
+    ret = ftruncate(fd, size);
+    prim_limit_end(&limit);
+    if (ret < 0) {
         return g_strdup_printf("it cannot be given a size of %"
                                G_GUINT64_FORMAT " bytes: %s", size,
                                g_strerror(errno));

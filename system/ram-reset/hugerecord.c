@@ -18,6 +18,7 @@
 #include <sys/file.h>
 #endif
 #include "hugerecord.h"
+#include "prim.h"
 
 #define VERSION   1
 #define GROUP     "hugefile"
@@ -306,9 +307,8 @@ bool hugerecord_read(int fd, HugeRecord *rec, char **reason)
     return !*reason;
 }
 
-int hugerecord_write(int fd, const HugeRecord *rec)
+static int write_text(int fd, const char *text)
 {
-    g_autofree char *text = format_record(rec);
     size_t len = strlen(text), done = 0;
 
     if (ftruncate(fd, 0) < 0) {
@@ -326,4 +326,16 @@ int hugerecord_write(int fd, const HugeRecord *rec)
         done += n;
     }
     return 0;
+}
+
+int hugerecord_write(int fd, const HugeRecord *rec)
+{
+    g_autofree char *text = format_record(rec);
+    PrimLimit limit;
+    int ret;
+
+    prim_limit_begin(&limit);
+    ret = write_text(fd, text);
+    prim_limit_end(&limit);
+    return ret;
 }

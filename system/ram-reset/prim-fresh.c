@@ -56,8 +56,9 @@ static int fresh_memfd(const PrimMap *map)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
     char name[PATH_MAX];
+    PrimLimit limit;
     struct stat st;
-    int fd;
+    int fd, ret;
 
     if (!COUNT(map, memfd_name(map->fd, name, sizeof(name)))) {
         errno = EINVAL;
@@ -71,7 +72,13 @@ static int fresh_memfd(const PrimMap *map)
         return -1;
     }
     fd = COUNT(map, memfd_create(name, flags));
-    if (fd >= 0 && COUNT(map, ftruncate(fd, st.st_size)) < 0) {
+    if (fd < 0) {
+        return -1;
+    }
+    prim_limit_begin(&limit);
+    ret = COUNT(map, ftruncate(fd, st.st_size));
+    prim_limit_end(&limit);
+    if (ret < 0) {
         int err = errno;
 
         close(fd);

@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_PRIM_H
 #define RAM_RESET_PRIM_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -170,5 +171,18 @@ void prim_data_end(PrimDataIter *it);
  * wherever the file is not one that we might write to by its name.
  */
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);
+
+/*
+ * What makes a file larger than RLIMIT_FSIZE allows, or writes behind that,
+ * fails with EFBIG and raises a signal that would end the process.  Between
+ * these two, in one thread, it only fails.  errno is as it was.
+ */
+typedef struct PrimLimit {
+    sigset_t before;
+    bool pending;
+} PrimLimit;
+
+void prim_limit_begin(PrimLimit *limit);
+void prim_limit_end(const PrimLimit *limit);
 
 #endif

@@ -100,7 +100,9 @@ static void copy_piece(const CopyJob *job, const TemplateRun *piece)
 {
     const uint8_t *from = job->from + piece->start;
     uint64_t done = 0;
+    PrimLimit limit;
 
+    prim_limit_begin(&limit);
     while (job->by_file && done < piece->len) {
         ssize_t n = RETRY_ON_EINTR(pwrite(
             job->to->fd, from + done, piece->len - done,
@@ -111,6 +113,7 @@ static void copy_piece(const CopyJob *job, const TemplateRun *piece)
         }
         done += n;
     }
+    prim_limit_end(&limit);
     memcpy(job->to->host + piece->start + done, from + done,
            piece->len - done);
 }

@@ -8,7 +8,9 @@
 #include "qemu/osdep.h"
 #endif
 #include "templatefile-internal.h"
+#include "prim.h"
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static uint64_t round_up(uint64_t n, uint64_t unit)
 {
@@ -197,25 +199,45 @@ static bool is_there(int dir, const TemplateFile *f)
     return same;
 }
 
+/* What errno says, to be freed */
+static char *write_refusal(const TemplateFile *f)
+{
+    int err = errno;
+    struct rlimit most;
+
+    if (err == EFBIG && getrlimit(RLIMIT_FSIZE, &most) == 0 &&
+        f->size > most.rlim_cur) {
+        return g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, holes "
+                               "included, and files of this process may have "
+                               "%" G_GUINT64_FORMAT " MiB (RLIMIT_FSIZE, "
+                               "ulimit -f)", f->size >> 20,
+                               (uint64_t)most.rlim_cur >> 20);
+    }
+    return g_strdup(g_strerror(err));
+}
+
 bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
                          char **reason)
 {
     g_autofree char *name = template_file_name(f->identity);
     g_autofree char *unfinished = g_strconcat(name, ".new", NULL);
     Output out = { 0 };
+    PrimLimit limit;
 
     *reason = NULL;
     out.fd = open_unfinished(dir, unfinished, reason);
     if (out.fd < 0) {
         return false;
     }
+    prim_limit_begin(&limit);
     if (is_there(dir, f)) {
         unlinkat(dir, unfinished, 0);
     } else if (!write_file(f, &out, hosts) ||
                renameat(dir, unfinished, dir, name) < 0) {
-        *reason = g_strdup(g_strerror(errno));
+        *reason = write_refusal(f);
         unlinkat(dir, unfinished, 0);
     }
+    prim_limit_end(&limit);
     close(out.fd);
     return !*reason;
 }

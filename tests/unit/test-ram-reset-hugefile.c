@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -319,6 +320,31 @@ static void test_state_lock(const char *path)
     close(fd);
 }
 
+static void limit_files(uint64_t bytes)
+{
+    struct rlimit most;
+
+    g_assert_cmpint(getrlimit(RLIMIT_FSIZE, &most), ==, 0);
+    most.rlim_cur = bytes;
+    g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &most), ==, 0);
+}
+
+/* An error, no SIGXFSZ */
+static void test_state_limited(const char *path)
+{
+    bool dirty = true;
+    HugeRecord rec = { .pid = getpid(), .pages = 1, .dirty = &dirty };
+    int fd = opened(state_open, path);
+
+    for (unsigned limit = 0; limit < 100; limit += 10) {
+        limit_files(limit);
+        g_assert_cmpint(hugerecord_write(fd, &rec), ==, -EFBIG);
+        limit_files(RLIM_INFINITY);
+    }
+    g_assert_cmpint(hugerecord_write(fd, &rec), ==, 0);
+    close(fd);
+}
+
 static int ram_new(const char *path, uint64_t pages)
 {
     int fd;
@@ -380,6 +406,17 @@ static void check_in_use(const char *path, void (*act)(const char *path),
     assert_refused(hugeram_open, path, part);
     end(pid);
     close(opened(hugeram_open, path));
+}
+
+static void test_ram_limited(const char *path)
+{
+    int fd;
+
+    limit_files(HUGE_SIZE);
+    assert_reason(hugeram_create(path, 2 * HUGE_SIZE, &fd),
+                  g_strerror(EFBIG));
+    limit_files(RLIM_INFINITY);
+    g_assert_cmpint(access(path, F_OK), ==, -1);
 }
 
 static void test_ram_of_others(const char *path)
@@ -589,6 +626,8 @@ int main(int argc, char **argv)
     g_test_add_func("/hugerecord/nonsense", test_nonsense);
     g_test_add_data_func("/hugerecord/file", test_state_file, run_state);
     g_test_add_data_func("/hugerecord/lock", test_state_lock, run_state);
+    g_test_add_data_func("/hugerecord/limited", test_state_limited, run_state);
+    g_test_add_data_func("/hugeram/limited", test_ram_limited, run_ram);
     g_test_add_data_func("/hugeram/file", test_ram_file, run_ram);
     g_test_add_data_func("/hugeram/of-others", test_ram_of_others, run_ram);
     g_test_add_data_func("/hugeram/ours-alone", test_ram_is_ours_alone,

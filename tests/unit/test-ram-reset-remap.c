@@ -307,6 +307,9 @@ static void test_limits(Ram *ram)
     if (ram->map.fd >= 0) {
         g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_NOFILE, 0), ==,
                         -EMFILE);
+        /* And no SIGXFSZ */
+        g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_FSIZE, 0), ==,
+                        -EFBIG);
         g_assert_true(all_are(ram, 0xa5));
     }
     g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_AS, 1), ==, -ENOMEM);

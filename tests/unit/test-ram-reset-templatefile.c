@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -430,6 +431,29 @@ static void test_room(void)
     g_assert_cmpuint(template_dir_size(dir), ==, 0);
 }
 
+/* It would be ended by SIGXFSZ, and is not */
+static void test_file_size_limit(void)
+{
+    struct rlimit before, most;
+    char *reason;
+
+    remove_file();
+    g_assert_cmpint(getrlimit(RLIMIT_FSIZE, &before), ==, 0);
+    for (uint64_t limit = 0; limit <= 4 * MIB; limit = limit * 2 ?: 1) {
+        most = before;
+        most.rlim_cur = limit;
+        g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &most), ==, 0);
+        g_assert_false(write_as(dir, IDENTITY, &reason));
+        assert_reason(reason, "RLIMIT_FSIZE");
+        g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &before), ==, 0);
+        g_assert_cmpuint(template_dir_size(dir), ==, 0);
+        assert_absent(IDENTITY);
+    }
+    make(dir, IDENTITY);
+    assert_whole(dir, IDENTITY);
+    remove_file();
+}
+
 static void test_full(void)
 {
     g_autofree char *mounted = g_build_filename(path, "small", NULL);
@@ -517,6 +541,7 @@ int main(int argc, char **argv)
     g_test_add_func("/template-file/at-once", test_at_once);
     g_test_add_func("/template-dir/trusted", test_directory);
     g_test_add_func("/template-dir/room", test_room);
+    g_test_add_func("/template-file/file-size-limit", test_file_size_limit);
     g_test_add_func("/template-dir/full", test_full);
     g_test_add_func("/template-dir/hugetlbfs", test_hugetlbfs);
     ret = g_test_run();
