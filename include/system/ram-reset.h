@@ -417,7 +417,7 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
  *     lately do not go for it
  *
  * Between ram_reset_settle() and ram_reset_finish(), or outside of a reset.  A
- * failure is warned of once.  What ram_reset_keep() keeps afterwards is this
+ * failure is warned of, see warning.h.  What ram_reset_keep() keeps afterwards is this
  * file.
  */
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,

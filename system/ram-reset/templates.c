@@ -13,6 +13,7 @@
 #include "kept.h"
 #include "templates.h"
 #include "trace.h"
+#include "warning.h"
 
 /* Protected by the BQL */
 static struct {
@@ -22,6 +23,8 @@ static struct {
     char *problem;              /* why there is no @file */
     int64_t started;            /* seconds since 1970 */
 } template;
+
+static RamResetWarning of_no_use, not_made, removed;
 
 /* All of those with template-dir= have the same, or refuse */
 static RamReset *find_object(void)
@@ -186,18 +189,11 @@ static void set_problem(char *problem)
     template.problem = problem;
 }
 
-/* Once for each @what, file and problem, running */
-static void warn(const char *what)
+static void warn(RamResetWarning *kind, const char *what)
 {
-    static char *last;
-    g_autofree char *text = g_strdup_printf("template '%s' %s: %s",
-                                            template.path, what,
-                                            template.problem);
-
-    if (g_strcmp0(last, text)) {
-        warn_report("%s", text);
-        g_free(last);
-        last = g_steal_pointer(&text);
+    if (ram_reset_warning_due(kind, template.problem, get_clock())) {
+        warn_report("template '%s' %s: %s", template.path, what,
+                    template.problem);
     }
 }
 
@@ -294,13 +290,15 @@ bool ram_reset_template_find(const char *identity,
     if (template.file && !reason) {
         template.identity = g_strdup(identity);
         set_problem(NULL);
+        ram_reset_warning_over(&of_no_use);
+        ram_reset_warning_over(&removed);
         *note = template.file->note;
         return true;
     }
     ram_reset_template_close();
     if (reason) {
         set_problem(reason);
-        warn("is of no use, and will be made anew");
+        warn(&of_no_use, "is of no use, and will be made anew");
     } else {
         set_problem(g_strdup("there was none of this snapshot"));
     }
@@ -395,7 +393,9 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
     template_file_free(f);
     set_problem(reason);
     if (reason) {
-        warn("has not been made");
+        warn(&not_made, "has not been made");
+    } else {
+        ram_reset_warning_over(&not_made);
     }
 }
 
@@ -406,7 +406,7 @@ void ram_reset_template_remove(const char *why)
     if (rr && template.identity) {
         template_file_remove(rr->template_fd, template.identity);
         set_problem(g_strdup(why));
-        warn("has been removed");
+        warn(&removed, "has been removed");
     }
     ram_reset_template_close();
 }
