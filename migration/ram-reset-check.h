@@ -47,6 +47,15 @@ char *ram_reset_template_identity(BlockDriverState *bs,
                                   const QEMUSnapshotInfo *sn);
 
 /**
+ * ram_reset_retire_templates: @sn is going to be deleted
+ *
+ * Its templates go with it; if it is not deleted after all, the next load makes
+ * new ones.
+ */
+void ram_reset_retire_templates(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_check_content: whether RAM holds what the VM state has
  *
  * @bs: where the VM state is; it has been made the current one

@@ -113,12 +113,35 @@ static bool is_known_by_name(const DiskSnapshot *s)
     return !strcmp(s->sn.id_str, s->sn.name);
 }
 
+/* As they are going to be deleted */
+static void retire_templates(const GArray *snapshots)
+{
+    for (unsigned i = 0; i < snapshots->len; i++) {
+        DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
+
+        if (s->sn.vm_state_size) {
+            ram_reset_retire_templates(s->bs, &s->sn);
+        }
+    }
+}
+
+void ram_reset_delete_prepare(const char *name, bool has_devices,
+                              strList *devices)
+{
+    g_autoptr(GArray) snapshots = NULL;
+
+    ram_reset_finish_jobs();
+    snapshots = find_snapshots(name, has_devices, devices);
+    retire_templates(snapshots);
+}
+
 bool ram_reset_save_replaces(const char *name, bool has_devices,
                              strList *devices, Error **errp)
 {
     replaced = find_snapshots(name, has_devices, devices);
     for (unsigned i = 0; i < replaced->len; i++) {
         if (is_known_by_name(&g_array_index(replaced, DiskSnapshot, i))) {
+            retire_templates(replaced);
             g_clear_pointer(&replaced, g_array_unref);
             return bdrv_all_delete_snapshot(name, has_devices, devices,
                                             errp) >= 0;
@@ -181,6 +204,9 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
 static bool delete_replaced(const char *name, bool has_devices,
                             strList *devices, Error **errp)
 {
+    if (replaced) {
+        retire_templates(replaced);
+    }
     for (unsigned i = 0; replaced && i < replaced->len; i++) {
         if (!delete_one(&g_array_index(replaced, DiskSnapshot, i), errp)) {
             ram_reset_save_undo(name, has_devices, devices);

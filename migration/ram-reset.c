@@ -232,16 +232,33 @@ void ram_reset_load_reverted(void)
     load.reverted = now();
 }
 
+static char *template_identity(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                               bool shared)
+{
+    g_autofree char *identity = ram_reset_snapshot_identity(bs, sn);
+
+    return identity ? g_strconcat(identity, shared ? ""
+                                  : ", without shared RAM", NULL) : NULL;
+}
+
 char *ram_reset_template_identity(BlockDriverState *bs,
                                   const QEMUSnapshotInfo *sn)
 {
-    g_autofree char *identity = NULL;
+    return ram_reset_templates_wanted() && !migrate_mapped_ram()
+           ? template_identity(bs, sn, !migrate_ignore_shared()) : NULL;
+}
 
-    if (ram_reset_templates_wanted() && !migrate_mapped_ram()) {
-        identity = ram_reset_snapshot_identity(bs, sn);
+void ram_reset_retire_templates(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn)
+{
+    for (int shared = 0; ram_reset_templates_wanted() && shared < 2;
+         shared++) {
+        g_autofree char *identity = template_identity(bs, sn, shared);
+
+        if (identity) {
+            ram_reset_template_retire(identity);
+        }
     }
-    return identity ? g_strdup_printf("%s%s", identity, migrate_ignore_shared()
-                                      ? ", without shared RAM" : "") : NULL;
 }
 
 /* False if nothing has begun */

@@ -217,6 +217,15 @@ int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
                     strList *devices, Error **errp);
 
 /**
+ * ram_reset_delete_prepare: the snapshots @name are going to be deleted
+ *
+ * What delete_snapshot() calls.  Jobs are done before, see
+ * ram_reset_finish_jobs(); templates go with the snapshots.
+ */
+void ram_reset_delete_prepare(const char *name, bool has_devices,
+                              strList *devices);
+
+/**
  * ram_reset_query_loads: fill in all about loads; @info is zeroed memory
  */
 void ram_reset_query_loads(RamResetInfo *info);

@@ -413,8 +413,8 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
  * ram_reset_template_make: write a template of what RAM has now
  *
  * @note: to be given to whoever finds it
- * @loaded: RAM was loaded, not saved; then other templates that have been used
- *     lately do not go for it
+ * @loaded: RAM was loaded, not saved; then templates that have not been used
+ *     lately may go for it, otherwise those that this QEMU has saved
  *
  * Between ram_reset_settle() and ram_reset_finish(), or outside of a reset.  A
  * failure is warned of, see warning.h.  What ram_reset_keep() keeps afterwards is this
@@ -439,6 +439,14 @@ char *ram_reset_template_path(void);
  * Its file is removed, which is warned of.  @why: a sentence
  */
 void ram_reset_template_remove(const char *why);
+
+/**
+ * ram_reset_template_retire: the snapshot of that identity goes, or has gone
+ *
+ * Its template goes with it, unless another process uses that, which may be for
+ * a copy of the snapshot.  Who has it mapped goes on with it.
+ */
+void ram_reset_template_retire(const char *identity);
 
 /**
  * ram_reset_template_close: RAM is not any template's any more

@@ -53,14 +53,14 @@ static unsigned count_max_discards(void)
     return MAX(max / 16, 1);
 }
 
-static void note(const RamResetBlock *blk, const GArray *runs)
+static void note(const RamResetBlock *blk, int fd, const GArray *runs)
 {
     if (!notifier.ram_block_removed) {
         max_discards = count_max_discards();
         notifier.ram_block_removed = block_removed;
         ram_block_notifier_add(&notifier);
     }
-    mapped_runs_add(blk->rb->host, blk->rb, runs);
+    mapped_runs_add(blk->rb->host, blk->rb, fd, runs);
     qatomic_set(&ram_reset_any_mapped, true);
 }
 
@@ -152,7 +152,7 @@ bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
         return false;
     }
     /* From now on, so that a failure leaves no mapping that is not known */
-    note(blk, b->runs);
+    note(blk, f->fd, b->runs);
     ret = prim_overlay(&map, f->fd, b->offset, (PrimRange *)b->runs->data,
                        b->runs->len);
     if (ret == -EFAULT) {

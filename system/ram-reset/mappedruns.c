@@ -5,15 +5,22 @@
  */
 
 #ifdef RAM_RESET_STANDALONE
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 #else
 #include "qemu/osdep.h"
 #endif
 #include "mappedruns.h"
 
-/* @runs: of TemplateRun, without what has been taken out */
+/*
+ * @fd: the file, as a mapping keeps it locked in any case; @runs: of
+ * TemplateRun, without what has been taken out
+ */
 typedef struct Mapped {
     const void *host, *rb;
+    int fd;
     GArray *runs;
     unsigned taken_out;
 } Mapped;
@@ -25,7 +32,12 @@ static GArray *all_mapped;
 
 static void clear(void *mapped)
 {
-    g_array_unref(((Mapped *)mapped)->runs);
+    Mapped *m = mapped;
+
+    if (m->fd >= 0) {
+        close(m->fd);
+    }
+    g_array_unref(m->runs);
 }
 
 static GArray *copy(const GArray *runs)
@@ -114,9 +126,13 @@ static unsigned count_taken_out(void)
     return nr;
 }
 
-void mapped_runs_add(const void *host, const void *rb, const GArray *runs)
+void mapped_runs_add(const void *host, const void *rb, int fd,
+                     const GArray *runs)
 {
-    Mapped m = { .host = host, .rb = rb, .runs = copy(runs) };
+    Mapped m = {
+        .host = host, .rb = rb, .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+        .runs = copy(runs),
+    };
 
     g_mutex_lock(&lock);
     if (!all_mapped) {
@@ -140,6 +156,17 @@ bool mapped_runs_remove(const void *host)
     left = all_mapped && all_mapped->len;
     g_mutex_unlock(&lock);
     return left;
+}
+
+int mapped_runs_fd(void)
+{
+    int fd;
+
+    g_mutex_lock(&lock);
+    fd = all_mapped && all_mapped->len
+         ? g_array_index(all_mapped, Mapped, 0).fd : -1;
+    g_mutex_unlock(&lock);
+    return fd;
 }
 
 bool mapped_runs_known(const void *host, const void *rb)

@@ -20,8 +20,18 @@
  * Any thread: there is a lock around all that is known.
  */
 
-/* @runs: of TemplateRun, in rising order, not adjacent */
-void mapped_runs_add(const void *host, const void *rb, const GArray *runs);
+/*
+ * @fd: the file that they are mapped from, which is kept open; @runs: of
+ * TemplateRun, in rising order, not adjacent
+ */
+void mapped_runs_add(const void *host, const void *rb, int fd,
+                     const GArray *runs);
+
+/*
+ * That file, which is the same for all, as long as there is any block; else -1.
+ * With the BQL held
+ */
+int mapped_runs_fd(void);
 
 /* Returns whether there is any block left */
 bool mapped_runs_remove(const void *host);

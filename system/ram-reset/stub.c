@@ -191,6 +191,10 @@ void ram_reset_template_remove(const char *why)
 {
 }
 
+void ram_reset_template_retire(const char *identity)
+{
+}
+
 void ram_reset_template_close(void)
 {
 }

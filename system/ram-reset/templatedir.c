@@ -19,7 +19,7 @@
 #include <sys/file.h>
 #endif
 #include <sys/vfs.h>
-#include "templatefile.h"
+#include "templatefile-internal.h"
 
 #define PREFIX     "ram-"
 #define SUFFIX     ".template"
@@ -173,9 +173,30 @@ static bool check_space(int dir, uint64_t needed, char **reason)
     return true;
 }
 
+bool template_file_retire(int dir, const char *identity, int own)
+{
+    g_autofree char *name = template_file_name(identity);
+    bool removed;
+
+    if (own < 0 || !template_file_is_called(dir, name, own)) {
+        return remove_unused(dir, name);
+    }
+    /* In the place of our lock, which is lost if others have one, too */
+    removed = flock(own, LOCK_EX | LOCK_NB) == 0 &&
+              template_file_is_called(dir, name, own) &&
+              unlinkat(dir, name, 0) == 0;
+    template_file_lock(own);
+    return removed;
+}
+
+static bool may_go(const Candidate *c, GHashTable *own, int64_t since)
+{
+    return own ? g_hash_table_contains(own, c->name) : c->used < since;
+}
+
 /* Returns bytes left */
 static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
-                              int64_t since)
+                              GHashTable *own, int64_t since)
 {
     uint64_t all = total(files);
 
@@ -184,7 +205,7 @@ static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
         Candidate *c = &g_array_index(files, Candidate, i);
         bool unfinished = g_str_has_suffix(c->name, UNFINISHED);
 
-        if ((unfinished || (all > most && c->used < since)) &&
+        if ((unfinished || (all > most && may_go(c, own, since))) &&
             remove_unused(dir, c->name)) {
             all -= c->bytes;
         }
@@ -193,7 +214,7 @@ static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
 }
 
 bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
-                            int64_t since, char **reason)
+                            GHashTable *own, int64_t since, char **reason)
 {
     g_autoptr(GArray) files = list_files(dir);
     struct statfs fs;
@@ -210,11 +231,13 @@ bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
                                   " MiB", needed >> 20, limit >> 20);
         return false;
     }
-    if (remove_oldest(dir, files, limit - needed, since) > limit - needed) {
+    if (remove_oldest(dir, files, limit - needed, own, since) >
+        limit - needed) {
         *reason = g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, all may "
                                   "have %" G_GUINT64_FORMAT " MiB, and the "
-                                  "others have been used lately",
-                                  needed >> 20, limit >> 20);
+                                  "others %s", needed >> 20, limit >> 20,
+                                  own ? "are not this QEMU's, or in use"
+                                      : "have been used lately");
         return false;
     }
     return check_space(dir, needed, reason);

@@ -59,4 +59,7 @@ char *template_file_refusal(const struct stat *st);
 
 bool template_file_is_on_hugetlbfs(int fd);
 
+/* Shared.  Who makes or removes a file has it locked for a moment only */
+bool template_file_lock(int fd);
+
 #endif

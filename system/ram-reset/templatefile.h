@@ -124,6 +124,13 @@ bool template_file_is_called(int dir, const char *name, int fd);
 /* Remove the file for @identity, whoever uses it */
 void template_file_remove(int dir, const char *identity);
 
+/*
+ * Remove the file for @identity, unless somebody else uses it.  @own: a
+ * descriptor by which we may have it locked, or -1.  False if it is still
+ * there, or has not been.
+ */
+bool template_file_retire(int dir, const char *identity, int own);
+
 /* Why files in @dir could not be trusted; NULL if they can */
 char *template_dir_refusal(int dir);
 
@@ -131,12 +138,14 @@ char *template_dir_refusal(int dir);
 uint64_t template_dir_size(int dir);
 
 /*
- * Remove files from @dir, those used longest ago first, until there is room for
- * @needed bytes more.  @limit: what all may have, 0: half of the file system.
- * Those used since @since, in seconds since 1970, or that are in use, stay.
+ * Remove files from @dir until there is room for @needed bytes more.  @limit:
+ * what all may have, 0: half of the file system.  @own: names of the
+ * files that may go; or NULL for all but those used since @since, in seconds
+ * since 1970.  Of those that may go the one used longest
+ * ago is the first; those that are in use stay.
  * What others have left half-written goes in any case.
  */
 bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
-                            int64_t since, char **reason);
+                            GHashTable *own, int64_t since, char **reason);
 
 #endif

@@ -86,8 +86,7 @@ static char *content_refusal(TemplateFile *f, const struct stat *st,
     return NULL;
 }
 
-/* Who makes or removes a file has it locked for a moment only */
-static bool lock_shared(int fd)
+bool template_file_lock(int fd)
 {
     for (unsigned tries = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; tries++) {
         if (errno != EWOULDBLOCK || tries == MAX_TRIES) {
@@ -109,7 +108,7 @@ static char *open_refusal(TemplateFile *f, const char *identity)
         return g_strdup(g_strerror(errno));
     }
     reason = template_file_refusal(&st);
-    if (!reason && !lock_shared(f->fd)) {
+    if (!reason && !template_file_lock(f->fd)) {
         reason = g_strdup(errno == EWOULDBLOCK ? "another process has locked it"
                                                : g_strerror(errno));
     }

@@ -11,6 +11,8 @@
 #include "qemu/timer.h"
 #include "system/system.h"
 #include "kept.h"
+#include "mapped.h"
+#include "mappedruns.h"
 #include "templates.h"
 #include "trace.h"
 #include "warning.h"
@@ -22,6 +24,7 @@ static struct {
     char *path;                 /* of @file, or of the last one of no use */
     char *problem;              /* why there is no @file */
     int64_t started;            /* seconds since 1970 */
+    GHashTable *saved;          /* names of files made by saving */
 } template;
 
 static RamResetWarning of_no_use, not_made, removed;
@@ -110,6 +113,9 @@ bool ram_reset_template_check(RamReset *rr, Error **errp)
         return false;
     }
     template.started = template.started ?: g_get_real_time() / G_USEC_PER_SEC;
+    template.saved = template.saved ?: g_hash_table_new_full(g_str_hash,
+                                                             g_str_equal,
+                                                             g_free, NULL);
     return true;
 }
 
@@ -324,7 +330,21 @@ static GArray *find_runs(const RamResetBlock *blk)
     return runs;
 }
 
-static bool write_template(RamReset *rr, TemplateFile *f, int64_t since,
+/*
+ * A save makes room among what was saved here: how often it is done may be up
+ * to a guest.  Snapshots that are loaded in turn, and for which there is no
+ * room together, must not remove each other's each time.
+ */
+static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
+                      char **reason)
+{
+    return template_dir_make_room(rr->template_fd, size_limit(),
+                                  template_file_content(f),
+                                  loaded ? NULL : template.saved,
+                                  template.started, reason);
+}
+
+static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
                            bool (*ignored)(RAMBlock *rb), char **reason)
 {
     unsigned nr;
@@ -345,18 +365,23 @@ static bool write_template(RamReset *rr, TemplateFile *f, int64_t since,
                                     find_runs(blk));
         }
     }
-    return template_dir_make_room(rr->template_fd, size_limit(),
-                                  template_file_content(f), since, reason) &&
+    return make_room(rr, f, loaded, reason) &&
            template_file_write(f, rr->template_fd, hosts, reason);
 }
 
-/*
- * Snapshots that are loaded in turn, and for which there is no room together,
- * must not remove each other's each time.
- */
-static int64_t removable_since(bool loaded)
+/* Made, and open from now on */
+static void take_made(RamReset *rr, const char *identity, bool loaded,
+                      char **reason)
 {
-    return loaded ? template.started : INT64_MAX;
+    template.file = template_file_open(rr->template_fd, identity, reason);
+    if (template.file) {
+        template.identity = g_strdup(identity);
+    } else if (!*reason) {
+        *reason = g_strdup("it has gone");
+    }
+    if (!loaded) {
+        g_hash_table_add(template.saved, template_file_name(identity));
+    }
 }
 
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
@@ -380,10 +405,8 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
     if (alone) {
         ram_reset_begin_blocks(&nr);
     }
-    if (write_template(rr, f, removable_since(loaded), ignored, &reason)) {
-        template.file = template_file_open(rr->template_fd, identity, &reason);
-        reason = reason ?: template.file ? NULL : g_strdup("it has gone");
-        template.identity = template.file ? g_strdup(identity) : NULL;
+    if (write_template(rr, f, loaded, ignored, &reason)) {
+        take_made(rr, identity, loaded, &reason);
     }
     if (alone) {
         qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
@@ -396,6 +419,25 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
         warn(&not_made, "has not been made");
     } else {
         ram_reset_warning_over(&not_made);
+    }
+}
+
+void ram_reset_template_retire(const char *identity)
+{
+    RamReset *rr = find_object();
+    bool current = !g_strcmp0(template.identity, identity);
+    g_autofree char *name = template_file_name(identity);
+
+    assert(bql_locked());
+    if (!rr) {
+        return;
+    }
+    g_hash_table_remove(template.saved, name);
+    if (template_file_retire(rr->template_fd, identity,
+                             current ? template.file->fd
+                                     : mapped_runs_fd()) && current) {
+        ram_reset_template_close();
+        set_problem(g_strdup("its snapshot is no more"));
     }
 }
 

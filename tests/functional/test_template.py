@@ -430,16 +430,18 @@ def test_savevm_of_mapped_ram(tmp_path, templates):
 
 
 def test_limit(tmp_path, templates):
-    """Templates used longest ago go for new ones, others and all stay."""
-    limit = STORED * 5 // 2
+    """One that is loaded replaces those used longest ago, and no others."""
+    limit = f',template-limit={STORED * 5 // 2}'
     disks = []
     for i in range(3):
         folder = tmp_path / str(i)
         folder.mkdir()
-        save(folder, templates, options=f',template-limit={limit}')
+        save(folder, templates, options=limit)
+        with start(folder, templates, options=limit) as guest:
+            assert 'file' in guest.qmp('query-ram-reset')['template']
         disks.append(folder)
         used = sum(f.stat().st_blocks * 512 for f in files(templates))
-        assert used <= limit
+        assert used <= STORED * 5 // 2
         for file in files(templates):
             os.utime(file, (file.stat().st_atime - 100,
                             file.stat().st_mtime))

@@ -72,8 +72,8 @@ static void test_random(void)
     }
     runs = runs_of(bits, BITS);
     all_runs = runs_of(all, BITS);
-    mapped_runs_add(&other, NULL, all_runs);
-    mapped_runs_add(&host, &bits, runs);
+    mapped_runs_add(&other, NULL, -1, all_runs);
+    mapped_runs_add(&host, &bits, -1, runs);
     assert_known_as(&host, bits);
     for (unsigned i = 0; i < 2000; i++) {
         unsigned start = g_test_rand_int_range(0, BITS);
@@ -105,7 +105,7 @@ static void test_refused(void)
     g_assert_false(mapped_runs_known(&host, NULL));
     g_assert_null(mapped_runs_copy(&host, NULL));
     g_assert_false(mapped_runs_touch(&host, 0, 1));
-    mapped_runs_add(&host, &bits, runs);
+    mapped_runs_add(&host, &bits, -1, runs);
     g_assert_true(mapped_runs_known(&host, &bits));
     g_assert_true(mapped_runs_known(&host, NULL));
     g_assert_false(mapped_runs_known(&host, &calls));
@@ -181,7 +181,7 @@ static void test_asked_while_discarding(void)
     for (unsigned what = 0; what < 3; what++) {
         Asker asker = { .what = what };
 
-        mapped_runs_add(&asker.host, NULL, runs);
+        mapped_runs_add(&asker.host, NULL, -1, runs);
         g_assert_cmpint(mapped_runs_take_out(&asker.host, NULL, 1, 2, 9,
                                              made_while_asked, &asker), ==, 0);
         g_thread_join(asker.thread);

@@ -325,6 +325,12 @@ static void test_directory(void)
     }
 }
 
+static bool make_room(int at, uint64_t limit, uint64_t needed, int64_t since,
+                      char **reason)
+{
+    return template_dir_make_room(at, limit, needed, NULL, since, reason);
+}
+
 /* Somebody is at it, or was and has died */
 static void test_unfinished(void)
 {
@@ -337,14 +343,14 @@ static void test_unfinished(void)
     g_assert_cmpint(flock(fd, LOCK_EX), ==, 0);
     g_assert_false(write_as(dir, IDENTITY, &reason));
     assert_reason(reason, "another process");
-    g_assert_true(template_dir_make_room(dir, MIB, 0, 0, &reason));
+    g_assert_true(make_room(dir, MIB, 0, 0, &reason));
     g_assert_true(g_file_test(unfinished, G_FILE_TEST_EXISTS));
     close(fd);
     make(dir, IDENTITY);
     assert_whole(dir, IDENTITY);
     g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
     close(open(unfinished, O_RDWR | O_CREAT, 0600));
-    g_assert_true(template_dir_make_room(dir, MIB, 0, 0, &reason));
+    g_assert_true(make_room(dir, MIB, 0, 0, &reason));
     g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
 }
 
@@ -410,24 +416,91 @@ static void test_room(void)
     used_at("b", 30);
     used_at("c", 20);
     used_at("d", 40);
-    g_assert_true(template_dir_make_room(dir, 5 * one, one, FUTURE, &reason));
+    g_assert_true(make_room(dir, 5 * one, one, FUTURE, &reason));
     g_assert_cmpuint(template_dir_size(dir), ==, 4 * one);
     /* The one used longest ago that nobody uses */
-    g_assert_true(template_dir_make_room(dir, 4 * one, one, FUTURE, &reason));
+    g_assert_true(make_room(dir, 4 * one, one, FUTURE, &reason));
     assert_absent("c");
     g_assert_cmpuint(template_dir_size(dir), ==, 3 * one);
     /* b and d have to go, but d has been used lately */
-    g_assert_false(template_dir_make_room(dir, 2 * one, one, 35, &reason));
+    g_assert_false(make_room(dir, 2 * one, one, 35, &reason));
     assert_reason(reason, "used lately");
     assert_absent("b");
-    g_assert_false(template_dir_make_room(dir, one, one, FUTURE, &reason));
+    g_assert_false(make_room(dir, one, one, FUTURE, &reason));
     assert_reason(reason, "used lately");
     assert_absent("d");
-    g_assert_false(template_dir_make_room(dir, one - 1, one, FUTURE, &reason));
+    g_assert_false(make_room(dir, one - 1, one, FUTURE, &reason));
     assert_reason(reason, "may have");
     template_file_free(in_use);
     assert_whole(dir, "a");
-    g_assert_true(template_dir_make_room(dir, one, one, FUTURE, &reason));
+    g_assert_true(make_room(dir, one, one, FUTURE, &reason));
+    g_assert_cmpuint(template_dir_size(dir), ==, 0);
+}
+
+/* Others' stay, whenever they have been used */
+static void test_room_among_own(void)
+{
+    g_autoptr(GHashTable) own = g_hash_table_new_full(g_str_hash, g_str_equal,
+                                                      g_free, NULL);
+    uint64_t one;
+    char *reason;
+
+    remove_file();
+    make(dir, "a");
+    one = template_dir_size(dir);
+    for (const char *id = "b\0c\0d\0"; *id; id += 2) {
+        make(dir, id);
+    }
+    used_at("a", 10);
+    used_at("b", 20);
+    used_at("c", 40);
+    used_at("d", 30);
+    g_assert_false(template_dir_make_room(dir, 4 * one, one, own, FUTURE,
+                                          &reason));
+    assert_reason(reason, "not this QEMU's");
+    g_hash_table_add(own, template_file_name("c"));
+    g_hash_table_add(own, template_file_name("d"));
+    g_assert_true(template_dir_make_room(dir, 4 * one, one, own, FUTURE,
+                                         &reason));
+    assert_absent("d");
+    g_assert_false(template_dir_make_room(dir, 2 * one, one, own, FUTURE,
+                                          &reason));
+    assert_reason(reason, "not this QEMU's");
+    assert_absent("c");
+    assert_whole(dir, "a");
+    assert_whole(dir, "b");
+    template_file_remove(dir, "a");
+    template_file_remove(dir, "b");
+}
+
+/* Of a snapshot that is no more: it goes if nobody else needs it */
+static void test_retired(void)
+{
+    TemplateFile *ours, *theirs;
+
+    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    make(dir, IDENTITY);
+    make(dir, "snapshot 2");
+    g_assert_true(template_file_retire(dir, IDENTITY, -1));
+    assert_absent(IDENTITY);
+    make(dir, IDENTITY);
+    theirs = opened(dir, IDENTITY);
+    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    ours = opened(dir, IDENTITY);
+    g_assert_false(template_file_retire(dir, IDENTITY, ours->fd));
+    template_file_free(theirs);
+    /* We still have it locked, against somebody who would do the same */
+    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    assert_whole(dir, IDENTITY);
+    g_assert_true(template_file_retire(dir, IDENTITY, ours->fd));
+    assert_absent(IDENTITY);
+    assert_content(ours, 0);
+    /* By now the name is another file's, or never was this one's */
+    make(dir, IDENTITY);
+    g_assert_true(template_file_retire(dir, IDENTITY, ours->fd));
+    assert_whole(dir, "snapshot 2");
+    g_assert_true(template_file_retire(dir, "snapshot 2", ours->fd));
+    template_file_free(ours);
     g_assert_cmpuint(template_dir_size(dir), ==, 0);
 }
 
@@ -478,9 +551,9 @@ static void test_full(void)
     g_assert_false(template_file_write(f, at, hosts, &reason));
     assert_reason(reason, g_strerror(ENOSPC));
     g_assert_cmpuint(template_dir_size(at), ==, 0);
-    g_assert_false(template_dir_make_room(at, 0, LEN, FUTURE, &reason));
+    g_assert_false(make_room(at, 0, LEN, FUTURE, &reason));
     g_free(reason);
-    g_assert_false(template_dir_make_room(at, 8 * LEN, LEN, FUTURE, &reason));
+    g_assert_false(make_room(at, 8 * LEN, LEN, FUTURE, &reason));
     assert_reason(reason, "MiB left");
     close(at);
     template_file_free(f);
@@ -541,6 +614,8 @@ int main(int argc, char **argv)
     g_test_add_func("/template-file/at-once", test_at_once);
     g_test_add_func("/template-dir/trusted", test_directory);
     g_test_add_func("/template-dir/room", test_room);
+    g_test_add_func("/template-dir/room-among-own", test_room_among_own);
+    g_test_add_func("/template-dir/retired", test_retired);
     g_test_add_func("/template-file/file-size-limit", test_file_size_limit);
     g_test_add_func("/template-dir/full", test_full);
     g_test_add_func("/template-dir/hugetlbfs", test_hugetlbfs);
