@@ -81,18 +81,19 @@ def test_example_of_the_manual(daemon, example, huge_pool):
         path = domain.disk.with_name('example.xml')
         templates = domain.disk.parent
         text = example
+        uuid, = re.findall('<uuid>.*?</uuid>', domain.virsh('dumpxml'))
+        named, = re.findall('<uuid>(.*?)</uuid>', example)
         for old, new in (
                 ('/usr/local/bin/qemu-system-x86_64', str(products.QEMU)),
                 ('/var/lib/libvirt/images/sandbox.qcow2', str(domain.disk)),
-                ('/dev/shm/templates', str(templates)),
+                (f'/dev/shm/templates/libvirt-{named}', str(templates)),
+                (f'<uuid>{named}</uuid>', uuid),
                 ("type='kvm'", "type='qemu'"),
                 ('<name>sandbox<', f'<name>{domain.name}<'),
                 ("<memory unit='GiB'>1<", "<memory unit='MiB'>64<")):
             assert text.count(old) == 1, old
             text = text.replace(old, new)
         path.write_text(text)
-        uuid, = re.findall('<uuid>.*?</uuid>', domain.virsh('dumpxml'))
-        path.write_text(text.replace('</name>', '</name>' + uuid))
         daemon.virsh('define', '--validate', path)
         domain.virsh('start')
         domain.snapshot(TAG)

@@ -224,6 +224,20 @@ def test_warnings():
     assert plain.stderr == b''
 
 
+def test_warns_of_templates_in_a_directory_for_all():
+    data = domain('virt-install')
+    root = ET.fromstring(data)
+
+    def said(path: str) -> str:
+        return run('-', '--object', f'ram-reset-memset,id=rr0,template-dir={path}',
+                   data=data).stderr.decode()
+
+    assert "template-dir=/dev/shm/templates is not this domain's" in \
+        said('/dev/shm/templates')
+    for own in (root.find('name').text, f"libvirt-{root.find('uuid').text}"):
+        assert said(f'/dev/shm/templates/{own}') == ''
+
+
 def test_emulator():
     path = '/usr/local/bin/qemu-rr'
     data = domain('virt-install')
