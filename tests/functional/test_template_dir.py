@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from guests import Ring3
-from machine import MIB
+from machine import MIB, RAM
+from snapctl_guest import A, SnapctlGuest
 from test_ring3 import assert_same_ram
+from test_snapctl import SAVE, SAVED
 from test_template import (RAM_SIZE, REWIND, START, STORED, assert_from_template,
                            assert_not_from_template, boot, dirty, files, save,
                            start, templates)
@@ -229,6 +231,23 @@ def test_failures_between_successes_are_logged_once(tmp_path, templates):
             said += guest.hmp('savevm s')
             assert len(files(templates)) == fits
         assert (said + guest.log()).count(NOT_MADE) == 1
+
+
+@pytest.mark.parametrize('fits', (True, False), ids=('room', 'no-room'))
+def test_a_guest_that_saves_in_a_loop(tmp_path, templates, fast_accel, fits):
+    """It fills neither the directory nor the log."""
+    limit = '' if fits else ',template-limit=1'
+    args = ('-object', f'ram-reset-memset,id=rr1,memdev={RAM},'
+                       f'template-dir={templates}{limit}')
+    with SnapctlGuest(tmp_path, accel=fast_accel, memory='private', args=args
+                      ) as guest:
+        for n in range(SAVES):
+            assert guest.snap(A, SAVE)[0] == SAVED
+            assert len(files(templates)) == fits
+            if not n:
+                said = guest.log()
+        assert said.count(NOT_MADE) == (not fits)
+        assert guest.log() == said
 
 
 # Limits on the size of files
