@@ -275,9 +275,13 @@ static void keep_saved(BlockDriverState *bs, const char *name)
 int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
                     strList *devices, Error **errp)
 {
+    bool ok;
+
     ram_reset_survey_end();
+    /* the template that is open may be one that goes */
+    ok = delete_replaced(name, has_devices, devices, errp);
     ram_reset_template_close();
-    if (!delete_replaced(name, has_devices, devices, errp)) {
+    if (!ok) {
         return -EIO;
     }
     keep_saved(bs, name);
