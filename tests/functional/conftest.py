@@ -50,9 +50,14 @@ def any_memory(request) -> str:
 
 
 @pytest.fixture
-def rng() -> random.Random:
+def seed() -> int:
     """RAM_RESET_SEED repeats the run that printed it."""
     seed = int(os.environ.get('RAM_RESET_SEED') or
                random.SystemRandom().getrandbits(32))
     print(f'RAM_RESET_SEED={seed}')
+    return seed
+
+
+@pytest.fixture
+def rng(seed) -> random.Random:
     return random.Random(seed)

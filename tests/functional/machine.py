@@ -96,6 +96,8 @@ class Serial:
 class Machine:
     """A context: QEMU runs inside of it and is gone, with all files, after."""
 
+    timeout = MONITOR_TIMEOUT
+
     def __init__(self, workdir: Path, *, accel: str, ram: int,
                  memory: str = 'private', strategy: str = 'stock',
                  options: str = '', args: tuple = (), loadvm: str = '',
@@ -150,7 +152,7 @@ class Machine:
         qemu_serial.close()
         self.serial = Serial(serial)
         self._qmp = QEMUMonitorProtocol(qmp)
-        self._qmp.settimeout(MONITOR_TIMEOUT)
+        self._qmp.settimeout(self.timeout)
         try:
             self._qmp.connect()
         except (QMPError, OSError) as e:
@@ -192,7 +194,7 @@ class Machine:
             return self._qmp.cmd(command, **arguments)
         except asyncio.TimeoutError as e:
             raise MachineError(f'{command}: no answer within '
-                               f'{MONITOR_TIMEOUT:.0f} s') from e
+                               f'{self.timeout:.0f} s') from e
         except (QMPError, OSError) as e:
             raise MachineError(f'{command}: {e} {self.log()}'.strip()) from e
 
@@ -200,12 +202,12 @@ class Machine:
         """Wait for an event of this name, and drop those before it."""
         try:
             while True:
-                event = self._qmp.pull_event(MONITOR_TIMEOUT)
+                event = self._qmp.pull_event(self.timeout)
                 if event['event'] == name:
                     return event['data']
         except asyncio.TimeoutError as e:
             raise MachineError(f'no event {name} within '
-                               f'{MONITOR_TIMEOUT:.0f} s') from e
+                               f'{self.timeout:.0f} s') from e
 
     def hmp(self, line: str) -> str:
         output = self.qmp('human-monitor-command', **{'command-line': line})
@@ -226,26 +228,27 @@ class Machine:
     def save(self, tag: str) -> None:
         self.hmp(f'savevm {tag}')
 
-    def load(self, tag: str, how: str = 'hmp') -> None:
+    def load(self, tag: str, how: str = 'hmp', node: str = DISK) -> None:
+        """By @how 'hmp', every node that can have one has to have it."""
         if how == 'hmp':
             self.hmp(f'loadvm {tag}')
         else:
-            self.snapshot_job('snapshot-load', tag)
+            self.snapshot_job('snapshot-load', tag, node)
 
-    def snapshot_job(self, command: str, tag: str) -> None:
+    def snapshot_job(self, command: str, tag: str, node: str = DISK) -> None:
         self._jobs += 1
         job = f'job{self._jobs}'
-        where = {} if command == 'snapshot-delete' else {'vmstate': DISK}
-        self.qmp(command, **{'job-id': job, 'tag': tag, 'devices': [DISK],
+        where = {} if command == 'snapshot-delete' else {'vmstate': node}
+        self.qmp(command, **{'job-id': job, 'tag': tag, 'devices': [node],
                              **where})
-        deadline = time.monotonic() + MONITOR_TIMEOUT
+        deadline = time.monotonic() + self.timeout
         while True:
             state, = (j for j in self.qmp('query-jobs') if j['id'] == job)
             if state['status'] == 'concluded':
                 break
             if time.monotonic() > deadline:
                 raise MachineError(f'{command} does not end: {state}')
-            time.sleep(0.005)
+            time.sleep(0.001)
         self.qmp('job-dismiss', id=job)
         if 'error' in state:
             raise MachineError(state['error'])

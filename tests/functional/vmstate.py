@@ -7,6 +7,7 @@ qcow2 keeps it behind the disk's own data, in the snapshot's L1 table.
 
 import struct
 from pathlib import Path
+from typing import BinaryIO
 
 QCOW_MAGIC = b'QFI\xfb'
 OFFSET_MASK = 0x00fffffffffffe00
@@ -20,8 +21,8 @@ SECTION_FULL = 4
 class VMState:
     """A context that reads and writes the stream of one snapshot in place."""
 
-    def __init__(self, image: Path, tag: str):
-        self._file = open(image, 'r+b')
+    def __init__(self, image: Path | BinaryIO, tag: str):
+        self._file = open(image, 'r+b') if isinstance(image, Path) else image
         header = self._read(0, 104)
         assert header[:4] == QCOW_MAGIC
         cluster_bits, = struct.unpack_from('>I', header, 20)
@@ -29,13 +30,17 @@ class VMState:
         count, = struct.unpack_from('>I', header, 60)
         table, = struct.unpack_from('>Q', header, 64)
         self._cluster = 1 << cluster_bits
+        self._refcounts, = struct.unpack_from('>Q', header, 48)
+        assert struct.unpack_from('>I', header, 96) == (4,)     # 16 bits each
         self._per_l2 = self._cluster // 8
         reach = self._cluster * self._per_l2
-        l1_table, l1_size, self.size = self._find(table, count, tag)
+        self.l1_table, self.l1_size, self.size = self._find(table, count, tag)
         first = -(-disk_size // reach)
-        self._clusters = self._map(l1_table + first * 8, l1_size - first)
+        self.l2_tables: list[int] = []
+        self.clusters = self._map(self.l1_table + first * 8,
+                                   self.l1_size - first)
         self.stream = b''.join(self._read(offset, self._cluster)
-                               for offset in self._clusters)[:self.size]
+                               for offset in self.clusters)[:self.size]
         assert self.stream.startswith(VM_FILE_MAGIC)
 
     def __enter__(self) -> 'VMState':
@@ -57,6 +62,7 @@ class VMState:
             if extra >= 8:
                 size, = struct.unpack_from('>Q', rest)
             if rest[extra + id_len:].decode() == tag:
+                self.entry = at         # in the table of snapshots
                 return l1_table, l1_size, size
             at += -(-(40 + len(rest)) // 8) * 8
         raise KeyError(tag)
@@ -64,6 +70,7 @@ class VMState:
     def _map(self, l1: int, entries: int) -> list[int]:
         clusters = []
         for l2, in struct.iter_unpack('>Q', self._read(l1, entries * 8)):
+            self.l2_tables.append(l2 & OFFSET_MASK)
             table = self._read(l2 & OFFSET_MASK, self._cluster)
             for entry, in struct.iter_unpack('>Q', table):
                 if len(clusters) * self._cluster >= self.size:
@@ -76,14 +83,38 @@ class VMState:
         assert offset + len(data) <= self.size
         for i, byte in enumerate(data, offset):
             cluster, within = divmod(i, self._cluster)
-            self._file.seek(self._clusters[cluster] + within)
+            self._file.seek(self.clusters[cluster] + within)
             self._file.write(bytes((byte,)))
+
+    def _add_cluster(self) -> None:
+        """One more, referenced once, behind all that the file has."""
+        nr = -(-self._file.seek(0, 2) // self._cluster)
+        block, within = divmod(nr, self._cluster // 2)
+        table, = struct.unpack('>Q', self._read(self._refcounts + block * 8, 8))
+        entry = len(self.clusters) % self._per_l2
+        assert table and entry
+        for at, data in ((table + within * 2, struct.pack('>H', 1)),
+                         (self.l2_tables[-1] + entry * 8,
+                          struct.pack('>Q', nr * self._cluster | 1 << 63)),
+                         (nr * self._cluster, b'\0' * self._cluster)):
+            self._file.seek(at)
+            self._file.write(data)
+        self.clusters.append(nr * self._cluster)
+
+    def replace(self, stream: bytes) -> None:
+        """@stream in its place, whatever its length; zeroes follow it."""
+        while len(stream) > len(self.clusters) * self._cluster:
+            self._add_cluster()
+        for i, offset in enumerate(self.clusters):
+            data = stream[i * self._cluster:(i + 1) * self._cluster]
+            self._file.seek(offset)
+            self._file.write(data.ljust(self._cluster, b'\0'))
 
     def truncate(self, offset: int) -> None:
         """All that follows reads as zeroes, as where a write never came."""
-        for cluster in range(offset // self._cluster, len(self._clusters)):
+        for cluster in range(offset // self._cluster, len(self.clusters)):
             start = max(offset - cluster * self._cluster, 0)
-            self._file.seek(self._clusters[cluster] + start)
+            self._file.seek(self.clusters[cluster] + start)
             self._file.write(b'\0' * (self._cluster - start))
 
     def section(self, kind: int, name: str) -> int:

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+No damage to a snapshot makes ours do what stock does not, nor run half of it.
+
+RAM_RESET_LONG=1 tries 10,000 mutations, or RAM_RESET_MUTATIONS of them;
+RAM_RESET_SEED repeats a run, and RAM_RESET_MUTATION one mutation of it.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hugefile import huge_mount     # noqa: F401
+from mutations import Image, put
+from sweep import Sweep
+from verdict import Table
+
+SHORT, LONG = 100, 10000
+FIXED_SEED = 14
+SHM = Path('/dev/shm')
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory) -> Iterator[Path]:
+    """Images are written anew for each load: not to a disk, if possible."""
+    if os.access(SHM, os.W_OK):
+        with tempfile.TemporaryDirectory(dir=SHM, prefix='ram-reset-') as name:
+            yield Path(name)
+    else:
+        yield tmp_path_factory.mktemp('mutations')
+
+
+@pytest.fixture(scope='module')
+def sweep(workdir) -> Iterator[Sweep]:
+    """For damage that is not left to chance."""
+    folder = workdir / 'chosen'
+    folder.mkdir()
+    with Sweep(folder, 0, None) as sweep:
+        yield sweep
+
+
+def numbers() -> range:
+    if os.environ.get('RAM_RESET_MUTATION'):
+        first = int(os.environ['RAM_RESET_MUTATION'])
+        return range(first, first + 1)
+    count = LONG if os.environ.get('RAM_RESET_LONG') else SHORT
+    return range(int(os.environ.get('RAM_RESET_MUTATIONS') or count))
+
+
+@pytest.fixture(scope='module')
+def huge(request) -> Path | None:
+    """Without hugepages everything else is tried."""
+    try:
+        return request.getfixturevalue('huge_mount')
+    except pytest.skip.Exception as e:
+        print(e)
+        return None
+
+
+def run(workdir: Path, seed: int, numbers: range, huge: Path | None) -> None:
+    table = Table()
+    findings = []
+    folder = workdir / f'seed-{seed}'
+    folder.mkdir()
+    with Sweep(folder, seed, huge) as sweep:
+        for number in numbers:
+            result = sweep.run(number)
+            table.add(result)
+            if result.findings:
+                findings.append(str(result))
+                print(result, flush=True)
+    print(table)
+    assert not findings, f'RAM_RESET_SEED={seed}\n' + '\n'.join(findings)
+
+
+def test_fixed_mutations(workdir, huge):
+    run(workdir, FIXED_SEED, range(SHORT), huge)
+
+
+def test_mutations(workdir, huge, seed):
+    run(workdir, seed, numbers(), huge)
+
+
+def at_place(name: str, value: int) -> Callable[[Image], bytes]:
+    def damage(image: Image) -> bytes:
+        place = image.stream.place(name)
+        return image.with_stream(put(image.stream.data, place.at, place.size,
+                                     value), image.data)
+    return damage
+
+
+def at_device(name: str, offset: int, size: int, value: int
+              ) -> Callable[[Image], bytes]:
+    def damage(image: Image) -> bytes:
+        at = image.stream.state_of(name) + offset
+        return image.with_stream(put(image.stream.data, at, size, value),
+                                 image.data)
+    return damage
+
+
+def active_l1(image: Image) -> bytes:
+    return put(image.data, int.from_bytes(image.data[40:48], 'big'), 8, 1)
+
+
+# docs/devel/ram-reset.rst tells of these
+QEMUS_OWN = {
+    'L1 entry without an offset': active_l1,
+    'long machine type': at_place('length of the machine type', 1 << 31),
+    'small ROM': at_place('size of RAM block /rom@etc/table-loader', 0),
+    'large ROM': at_place('size of RAM block /rom@etc/table-loader',
+                          (1 << 64) - 1),
+    'PCI device of a lower version': at_device('ide', 0, 4, 1),
+}
+
+
+@pytest.mark.parametrize('damage', QEMUS_OWN)
+def test_of_qemus_own(sweep, damage):
+    """What kills stock, or spoils it for good snapshots, does no more to ours."""
+    for config in ('memset', 'template, rewind'):
+        result = sweep.load_image(config, QEMUS_OWN[damage](sweep.image))
+        print(result)
+        assert not result.findings, str(result)
