@@ -206,17 +206,23 @@ static bool add_sample(GChecksum *sha, BlockDriverState *image, int64_t at,
     return true;
 }
 
-/* Of the VM state of @image, which has @size bytes; NULL if it cannot be read */
-static char *sample(BlockDriverState *image, int64_t size)
+/*
+ * Of the VM state of @image, which has @size bytes by what the image says;
+ * NULL if it cannot be read
+ */
+static char *sample(BlockDriverState *image, uint64_t size)
 {
     g_autoptr(GChecksum) sha = g_checksum_new(G_CHECKSUM_SHA256);
     int64_t len = MIN(size, BEGINNING), end = MIN(size, END);
 
+    if (size > INT64_MAX) {
+        return NULL;
+    }
     if (!add_sample(sha, image, 0, len) ||
         !add_sample(sha, image, size - end, end)) {
         return NULL;
     }
-    for (int64_t i = 1; i <= NR_SAMPLES && size > BEGINNING + END; i++) {
+    for (uint64_t i = 1; i <= NR_SAMPLES && size > BEGINNING + END; i++) {
         if (!add_sample(sha, image, size / (NR_SAMPLES + 1) * i,
                         MIN(SAMPLE, size - size / (NR_SAMPLES + 1) * i))) {
             return NULL;

@@ -84,6 +84,17 @@ def test_mutations(workdir, huge, seed):
     run(workdir, seed, numbers(), huge)
 
 
+@pytest.mark.parametrize('size', (1, 4096, 1 << 62, (1 << 63) - 1, 1 << 63,
+                                  (1 << 64) - 1))
+def test_size_of_the_vm_state(sweep, size):
+    """What an image says of it is not believed; stock does not look at it."""
+    image = sweep.image.with_size(size)
+    for config in sweep.configs():
+        result = sweep.load_image(config, image)
+        assert result.ours.how == result.stock.how == 'loaded', str(result)
+        assert not result.findings, str(result)
+
+
 def at_place(name: str, value: int) -> Callable[[Image], bytes]:
     def damage(image: Image) -> bytes:
         place = image.stream.place(name)
