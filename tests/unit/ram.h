@@ -1,0 +1,48 @@
+/*
+ * Memory of each kind that guest RAM may be, for unit tests
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_TEST_RAM_H
+#define RAM_RESET_TEST_RAM_H
+
+#include <glib.h>
+#include "../../system/ram-reset/prim.h"
+
+#define HUGE_SIZE ((size_t)2 * 1024 * 1024)
+#define AROUND    (8 * HUGE_SIZE)
+
+typedef struct Kind {
+    const char *name;
+    bool shared, memfd, huge;
+    unsigned offset;                /* in pages */
+} Kind;
+
+#define NR_KINDS 7
+extern const Kind kinds[NR_KINDS];
+
+/* Within addresses that are set aside, as QEMU does it */
+typedef struct Ram {
+    PrimMap map;
+    uint64_t calls;
+    uint8_t *around;
+} Ram;
+
+/* The number that the file @name begins with, 0 if it cannot be read */
+uint64_t number_in(const char *name);
+
+/* Hugepages that nobody has, nor has reserved */
+uint64_t hugepages_to_spare(void);
+
+/* False, and the test is skipped, if there are no hugepages for @kind */
+bool possible(const Kind *kind);
+
+/* @name, @flags: of the memfd */
+Ram *ram_new(const Kind *kind, const char *name, unsigned flags);
+void ram_free(Ram *ram);
+
+/* Whether each byte is @value */
+bool all_are(const Ram *ram, uint8_t value);
+
+#endif
