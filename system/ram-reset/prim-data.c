@@ -95,9 +95,10 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
     if (*start < it->pos) {
         *start = it->pos;
     }
-    while (page < to && pagemap_data(it, page, to - 1)) {
+    /* Not asked once more, when the answer might be another */
+    do {
         page++;
-    }
+    } while (page < to && pagemap_data(it, page, to - 1));
     *end = (page - first) * base;
     if (*end > it->to) {
         *end = it->to;
