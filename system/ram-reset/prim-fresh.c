@@ -196,6 +196,15 @@ static int set_numa_policy(const PrimMap *map, const Policy *policy)
                               policy->nodes, 8 * sizeof(policy->nodes), 0));
 }
 
+static void *map_over(const PrimMap *map, int fd)
+{
+    int flags = MAP_FIXED | (map->shared ? MAP_SHARED : MAP_PRIVATE) |
+                (map->noreserve ? MAP_NORESERVE : 0);
+
+    return COUNT(map, mmap(map->host, map->len, PROT_READ | PROT_WRITE, flags,
+                           fd, map->fd_offset));
+}
+
 /*
  * mmap() over the old mapping leaves a hole if it fails.  Of a file it does
  * not: the mapping beside has shown that it can be mapped, and has reserved
@@ -204,15 +213,10 @@ static int set_numa_policy(const PrimMap *map, const Policy *policy)
  */
 static void *replace(const PrimMap *map, const PrimFresh *fresh)
 {
-    int flags = MAP_FIXED | (map->shared ? MAP_SHARED : MAP_PRIVATE) |
-                (map->noreserve ? MAP_NORESERVE : 0);
-
-    if (fresh->fd < 0) {
-        return COUNT(map, mremap(fresh->host, map->len, map->len,
-                                 MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
-    }
-    return COUNT(map, mmap(map->host, map->len, PROT_READ | PROT_WRITE, flags,
-                           fresh->fd, map->fd_offset));
+    return fresh->fd >= 0
+           ? map_over(map, fresh->fd)
+           : COUNT(map, mremap(fresh->host, map->len, map->len,
+                               MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
 }
 
 /* dup3() could not fail otherwise, and must not when RAM has been mapped */
@@ -224,15 +228,26 @@ static bool fd_is_allowed(const PrimMap *map)
            limit.rlim_cur > (rlim_t)map->fd;
 }
 
-/* Seals come last, since one of them forbids to map the file */
+/*
+ * Seals come last, since one of them forbids to map the file.  Where the number
+ * cannot be had the old file is mapped once more, lest the descriptor be of
+ * another file than the memory.
+ */
 static int replace_file(const PrimMap *map, PrimFresh *fresh)
 {
     int flags = COUNT(map, fcntl(map->fd, F_GETFD));
     int ret = copy_seals(map, fresh->fd) < 0 ? -errno : 0;
+    int fd;
 
-    COUNT(map, dup3(fresh->fd, map->fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0));
-    close_fresh(map, fresh, 0);
-    return ret;
+    do {
+        fd = COUNT(map, dup3(fresh->fd, map->fd,
+                             flags & FD_CLOEXEC ? O_CLOEXEC : 0));
+    } while (fd < 0 && errno == EINTR);
+    if (fd < 0) {
+        ret = -errno;
+        ret = map_over(map, map->fd) == MAP_FAILED ? -EFAULT : ret;
+    }
+    return close_fresh(map, fresh, ret);
 }
 
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)

@@ -95,7 +95,8 @@ int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);
  * madvise() has set.  Pages of the old memory are given back, its file is
  * closed, and the new one has the old one's descriptor number.
  * @fresh is gone afterwards.  After a failure @map is as it was, or zero; but
- * -EFAULT means that there is no memory at @map any more.
+ * -EFAULT means that there is no memory at @map any more, or that its
+ * descriptor is of another file.
  */
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh);
 
