@@ -177,22 +177,24 @@ typedef struct Policy {
     unsigned long nodes[1024 / (8 * sizeof(long))];
 } Policy;
 
-/* Where the kernel has no NUMA there is no policy */
-static void get_numa_policy(const PrimMap *map, Policy *policy)
+/* Where the kernel has no NUMA, or no leave to use it, there is no policy */
+static int get_numa_policy(const PrimMap *map, Policy *policy)
 {
     if (COUNT(map, syscall(SYS_get_mempolicy, &policy->mode, policy->nodes,
                            8 * sizeof(policy->nodes), map->host,
                            MPOL_F_ADDR)) < 0) {
         policy->mode = MPOL_DEFAULT;
+        return errno == ENOSYS || errno == EPERM ? 0 : -1;
     }
+    return 0;
 }
 
-static int set_numa_policy(const PrimMap *map, const Policy *policy)
+static int set_numa_policy(const PrimMap *map, void *host, const Policy *policy)
 {
     if (policy->mode == MPOL_DEFAULT) {
         return 0;
     }
-    return COUNT(map, syscall(SYS_mbind, map->host, map->len, policy->mode,
+    return COUNT(map, syscall(SYS_mbind, host, map->len, policy->mode,
                               policy->nodes, 8 * sizeof(policy->nodes), 0));
 }
 
@@ -250,23 +252,31 @@ static int replace_file(const PrimMap *map, PrimFresh *fresh)
     return close_fresh(map, fresh, ret);
 }
 
+/*
+ * Where a policy cannot be set that is found out before anything has changed.
+ * It goes with memory that is moved, but not with a file on hugetlbfs.
+ */
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
 {
     Policy policy = { 0 };
-    int ret = 0;
+    int ret;
 
     if (fresh->fd >= 0 && !fd_is_allowed(map)) {
         return close_fresh(map, fresh, -EMFILE);
     }
-    get_numa_policy(map, &policy);
+    if (get_numa_policy(map, &policy) < 0 ||
+        set_numa_policy(map, fresh->host, &policy) < 0) {
+        return close_fresh(map, fresh, -errno);
+    }
     if (replace(map, fresh) == MAP_FAILED) {
         ret = -errno;
         return close_fresh(map, fresh, is_mapped(map) ? ret : -EFAULT);
     }
-    if (fresh->fd >= 0) {
-        ret = replace_file(map, fresh);
+    if (fresh->fd < 0) {
+        return 0;
     }
-    return set_numa_policy(map, &policy) < 0 ? -errno : ret;
+    ret = replace_file(map, fresh);
+    return set_numa_policy(map, map->host, &policy) < 0 && !ret ? -errno : ret;
 }
 
 /* Anonymous memory counts against the host's limits, so that it is moved */

@@ -94,9 +94,9 @@ int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);
  * Put @fresh where @map is, with the NUMA policy of @map but none of what
  * madvise() has set.  Pages of the old memory are given back, its file is
  * closed, and the new one has the old one's descriptor number.
- * @fresh is gone afterwards.  After a failure @map is as it was, or zero; but
- * -EFAULT means that there is no memory at @map any more, or that its
- * descriptor is of another file.
+ * @fresh is gone afterwards.  After a failure @map is as it was, or zero, in
+ * which case its NUMA policy may be lost; but -EFAULT means that there is no
+ * memory at @map any more, or that its descriptor is of another file.
  */
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh);
 
