@@ -1,0 +1,171 @@
+/*
+ * Calls that fail when a test wants them to: the sweep
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <glib.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "faults.h"
+
+/* More calls of a kind than any operation makes */
+#define TOO_MANY 10000
+
+/* Kinds that any sweep has seen */
+static bool seen_kinds[FAULT_KINDS];
+
+/* What a process has of the kernel, but for its heap and stack */
+typedef struct Held {
+    unsigned files;
+    size_t mapped;
+} Held;
+
+static Held held(void)
+{
+    Held now = { 0 };
+    DIR *d = opendir("/proc/self/fd");
+    FILE *maps;
+    char line[512];
+    unsigned long start, end;
+
+    while (readdir(d)) {
+        now.files++;
+    }
+    closedir(d);
+    maps = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof(line), maps)) {
+        if (!strstr(line, "[heap]") && !strstr(line, "[stack]")) {
+            g_assert_cmpint(sscanf(line, "%lx-%lx", &start, &end), ==, 2);
+            now.mapped += end - start;
+        }
+    }
+    fclose(maps);
+    return now;
+}
+
+/* Which fault is on its way, for whoever reads of a failure */
+static char where[200];
+
+void faults_wrong(const char *format, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "%s: ", where);
+    va_start(ap, format);
+    vfprintf(stderr, format, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    abort();
+}
+
+static void assert_held(Held before, const char *when)
+{
+    Held now = held();
+
+    if (now.files != before.files) {
+        faults_wrong("%s: %d descriptors leaked", when, now.files - before.files);
+    }
+    if (now.mapped != before.mapped) {
+        faults_wrong("%s: %zd bytes of mappings leaked", when,
+                (ssize_t)(now.mapped - before.mapped));
+    }
+}
+
+bool faults_try(const FaultTest *test, const void *param, FaultKind kind,
+                unsigned nth, int err, FaultMode mode, bool *ok)
+{
+    void *state = test->setup(param);
+    Held before = held();
+    unsigned fired;
+
+    snprintf(where, sizeof(where), "%s, call %u: %s, %s", fault_name(kind), nth,
+             err == FAULT_SHORT ? "short" : strerror(err),
+             mode == FAULT_LIE ? "but it says that it has done it" :
+             mode == FAULT_ONCE ? "once" : "from then on");
+    faults_arm(kind, nth, err, mode);
+    *ok = test->run(state);
+    fired = faults_disarm();
+    test->check(state, *ok);
+    assert_held(before, "after it has failed");
+    if (!fired && !*ok) {
+        faults_wrong("has failed without a fault");
+    }
+    if (fired && mode != FAULT_LIE) {
+        if (!test->run(state)) {
+            faults_wrong("fails when it is done again");
+        }
+        test->check(state, true);
+        assert_held(before, "after it has been done again");
+    }
+    test->teardown(state);
+    return fired;
+}
+
+/* Of one kind */
+typedef struct Row {
+    unsigned calls, injected, done, refused;
+} Row;
+
+/* Returns how many calls there are */
+static unsigned sweep_calls(const FaultTest *test, const void *param,
+                            FaultKind kind, int err, FaultMode mode, Row *row)
+{
+    unsigned nth = 1;
+    bool ok;
+
+    while (faults_try(test, param, kind, nth, err, mode, &ok)) {
+        row->injected++;
+        row->done += ok;
+        row->refused += !ok;
+        g_assert_cmpuint(++nth, <, TOO_MANY);
+    }
+    return nth - 1;
+}
+
+static void sweep_kind(const char *name, const FaultTest *test,
+                       const void *param, FaultKind kind)
+{
+    const int *errors = fault_errors(kind);
+    Row row = { 0 };
+
+    for (unsigned i = 0; errors[i]; i++) {
+        unsigned calls = sweep_calls(test, param, kind, errors[i], FAULT_ONCE,
+                                     &row);
+
+        if (!calls) {
+            return;
+        }
+        row.calls = MAX(row.calls, calls);
+        /* A signal does not come for ever, nor is all of a file read by bits */
+        if (errors[i] != EINTR && errors[i] != FAULT_SHORT) {
+            sweep_calls(test, param, kind, errors[i], FAULT_FROM_THEN_ON, &row);
+        }
+    }
+    seen_kinds[kind] = true;
+    g_test_message("%-28s %-20s %5u calls %6u failed %6u done %6u refused",
+                   name, fault_name(kind), row.calls, row.injected, row.done,
+                   row.refused);
+}
+
+void faults_sweep(const char *name, const FaultTest *test, const void *param)
+{
+    for (unsigned kind = 0; kind < FAULT_KINDS; kind++) {
+        sweep_kind(name, test, param, kind);
+    }
+}
+
+void faults_assert_seen(const FaultKind *seen)
+{
+    for (; *seen != FAULT_KINDS; seen++) {
+        if (!seen_kinds[*seen]) {
+            faults_wrong("no call of %s was seen: is the linker told of it?",
+                    fault_name(*seen));
+        }
+    }
+}

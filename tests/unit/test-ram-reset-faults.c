@@ -1,0 +1,435 @@
+/*
+ * What prim does when the kernel refuses any of its calls
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <linux/mempolicy.h>
+#include "faults.h"
+#include "ram.h"
+
+#define OLD 0xa5
+#define NEW 0x5a
+
+static uint64_t page_size(void)
+{
+    return getauxval(AT_PAGESZ);
+}
+
+/* @covered: of the pages, what a walk has told of; @file: to be mapped */
+typedef struct State {
+    Ram *ram;
+    bool *covered;
+    int file;
+    bool has_policy;
+    PrimRange ranges[3];
+} State;
+
+static uint64_t nr_pages(const State *s)
+{
+    return s->ram->map.len / s->ram->map.page_size;
+}
+
+static State *state_new(const Kind *kind)
+{
+    State *s = g_new0(State, 1);
+
+    s->ram = ram_new(kind, "ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    s->covered = g_new0(bool, nr_pages(s));
+    s->file = -1;
+    return s;
+}
+
+static void teardown(void *opaque)
+{
+    State *s = opaque;
+
+    if (s->file >= 0) {
+        close(s->file);
+    }
+    ram_free(s->ram);
+    g_free(s->covered);
+    g_free(s);
+}
+
+static bool page_is(const State *s, uint64_t page, uint8_t value)
+{
+    size_t size = s->ram->map.page_size;
+    const uint8_t *p = s->ram->map.host + page * size;
+
+    return p[0] == value && !memcmp(p, p + 1, size - 1);
+}
+
+static void assert_page(const State *s, uint64_t page, uint8_t either,
+                        uint8_t or)
+{
+    if (!page_is(s, page, either) && !page_is(s, page, or)) {
+        faults_wrong("wrong byte in page %u", (unsigned)page);
+    }
+}
+
+static void assert_pages(const State *s, uint8_t either, uint8_t or)
+{
+    for (uint64_t i = 0; i < nr_pages(s); i++) {
+        assert_page(s, i, either, or);
+    }
+}
+
+static void *setup_full(const void *kind)
+{
+    State *s = state_new(kind);
+
+    memset(s->ram->map.host, OLD, s->ram->map.len);
+    return s;
+}
+
+static bool run_drop(void *opaque)
+{
+    State *s = opaque;
+    PrimMap *map = &s->ram->map;
+
+    return prim_drop(map, prim_backing(map), 0, map->len) == 0;
+}
+
+static void check_zero(void *opaque, bool ok)
+{
+    assert_pages(opaque, 0, ok ? 0 : OLD);
+}
+
+/* The file must be what is mapped, or it would be asked where data lies */
+static void check_fresh(void *opaque, bool ok)
+{
+    State *s = opaque;
+    PrimMap *map = &s->ram->map;
+    uint8_t was = map->host[0], got;
+
+    if (!all_are(s->ram, 0) && (ok || !all_are(s->ram, OLD))) {
+        faults_wrong("wrong byte");
+    }
+    if (map->shared && map->fd >= 0) {
+        map->host[0] = NEW;
+        g_assert_cmpint(pread(map->fd, &got, 1, map->fd_offset), ==, 1);
+        if (got != NEW) {
+            faults_wrong("the descriptor is of another file than the mapping");
+        }
+        map->host[0] = was;
+    }
+    if (map->fd >= 0) {
+        g_assert_cmpint(fcntl(map->fd, F_GETFD), ==, FD_CLOEXEC);
+    }
+}
+
+static void *setup_policy(const void *kind)
+{
+    State *s = setup_full(kind);
+    unsigned long node0 = 1;
+
+    s->has_policy = syscall(SYS_mbind, s->ram->map.host, s->ram->map.len,
+                            MPOL_PREFERRED, &node0, 8 * sizeof(node0), 0) == 0;
+    return s;
+}
+
+/* It is not known in vain: without leave to ask, nobody has set one */
+static void check_policy(const State *s)
+{
+    int err = faults_error(FAULT_SYSCALL), mode = -1;
+
+    if (err == ENOSYS || err == EPERM || !s->has_policy) {
+        return;
+    }
+    g_assert_cmpint(syscall(SYS_get_mempolicy, &mode, NULL, 0,
+                            s->ram->map.host, MPOL_F_ADDR), ==, 0);
+    if (mode != MPOL_PREFERRED) {
+        faults_wrong("the NUMA policy is lost");
+    }
+}
+
+static void check_fresh_and_policy(void *opaque, bool ok)
+{
+    State *s = opaque;
+
+    check_fresh(s, ok);
+    if (ok || all_are(s->ram, OLD)) {
+        check_policy(s);
+    } else {
+        s->has_policy = false;
+    }
+}
+
+static bool run_fresh(void *opaque)
+{
+    State *s = opaque;
+    PrimFresh fresh;
+    int ret = prim_fresh_map(&s->ram->map, &fresh) ?:
+              prim_fresh_swap(&s->ram->map, &fresh);
+
+    if (ret == -EFAULT) {
+        faults_wrong("says that there is no memory any more");
+    }
+    return ret == 0;
+}
+
+/* Pages here and there; what has none must not be looked at by reading it */
+static void *setup_sparse(const void *kind)
+{
+    State *s = state_new(kind);
+    size_t size = s->ram->map.page_size;
+
+    for (uint64_t i = 1; i < nr_pages(s); i += 1 + i / 2) {
+        memset(s->ram->map.host + i * size, OLD, size);
+    }
+    return s;
+}
+
+/* By a write() that our page table does not know of */
+static void *setup_written(const void *kind)
+{
+    State *s = state_new(kind);
+    PrimMap *map = &s->ram->map;
+    char byte = OLD;
+
+    for (uint64_t i = 1; i < nr_pages(s); i += 1 + i / 2) {
+        if (((const Kind *)kind)->huge) {
+            uint8_t *page = mmap(NULL, map->page_size, PROT_WRITE, MAP_SHARED,
+                                 map->fd, map->fd_offset + i * map->page_size);
+
+            memset(page, OLD, map->page_size);
+            munmap(page, map->page_size);
+        } else {
+            g_assert_cmpint(pwrite(map->fd, &byte, 1,
+                                   map->fd_offset + i * map->page_size), ==, 1);
+        }
+    }
+    return s;
+}
+
+/* Linux before 6.7 */
+static void *setup_no_scan(const void *kind)
+{
+    faults_lack(FAULT_IOCTL);
+    return setup_sparse(kind);
+}
+
+static void teardown_no_scan(void *state)
+{
+    faults_lack(FAULT_KINDS);
+    teardown(state);
+}
+
+static bool run_walk(void *opaque)
+{
+    State *s = opaque;
+    PrimMap *map = &s->ram->map;
+    uint64_t start, end, last = 0;
+    PrimDataIter it;
+
+    memset(s->covered, false, nr_pages(s));
+    prim_data_begin(&it, map, prim_backing(map), 0, map->len);
+    while (prim_data_next(&it, &start, &end)) {
+        g_assert_cmpuint(start, >=, last);
+        g_assert_cmpuint(end, >, start);
+        g_assert_cmpuint(end, <=, map->len);
+        memset(s->covered + start / map->page_size, true,
+               (end - start) / map->page_size);
+        last = end;
+    }
+    prim_data_end(&it);
+    return true;
+}
+
+static void check_walk(void *opaque, bool ok)
+{
+    State *s = opaque;
+
+    g_assert_true(ok);
+    for (uint64_t i = 0; i < nr_pages(s); i++) {
+        if (!s->covered[i] && !page_is(s, i, 0)) {
+            faults_wrong("page %u has data and was passed over", (unsigned)i);
+        }
+    }
+}
+
+static void *setup_overlay(const void *kind)
+{
+    State *s = setup_full(kind);
+    size_t size = page_size();
+
+    s->file = memfd_create("template", MFD_CLOEXEC);
+    g_assert_cmpint(ftruncate(s->file, s->ram->map.len), ==, 0);
+    for (uint64_t i = 0; i < nr_pages(s); i++) {
+        g_autofree uint8_t *page = g_malloc(size);
+
+        memset(page, NEW, size);
+        g_assert_cmpint(pwrite(s->file, page, size, i * size), ==, size);
+    }
+    s->ranges[0] = (PrimRange) { 0, size };
+    s->ranges[1] = (PrimRange) { 4 * size, 8 * size };
+    s->ranges[2] = (PrimRange) { 40 * size, 2 * size };
+    return s;
+}
+
+static bool run_overlay(void *opaque)
+{
+    State *s = opaque;
+
+    return prim_overlay(&s->ram->map, s->file, 0, s->ranges, 3) == 0;
+}
+
+static bool run_overlay_zero(void *opaque)
+{
+    State *s = opaque;
+
+    return prim_overlay(&s->ram->map, -1, 0, s->ranges, 3) == 0;
+}
+
+static void check_overlaid(State *s, bool ok, uint8_t value)
+{
+    for (uint64_t i = 0; i < nr_pages(s); i++) {
+        bool in = false;
+
+        for (unsigned j = 0; j < 3; j++) {
+            in = in || i * page_size() - s->ranges[j].start < s->ranges[j].len;
+        }
+        assert_page(s, i, in ? value : OLD, ok && in ? value : OLD);
+    }
+}
+
+static void check_overlay(void *opaque, bool ok)
+{
+    check_overlaid(opaque, ok, NEW);
+}
+
+static void check_overlay_zero(void *opaque, bool ok)
+{
+    check_overlaid(opaque, ok, 0);
+}
+
+static const FaultTest drop = { setup_full, run_drop, check_zero, teardown };
+static const FaultTest fresh = { setup_policy, run_fresh,
+                                 check_fresh_and_policy, teardown };
+static const FaultTest walk = { setup_sparse, run_walk, check_walk, teardown };
+static const FaultTest walk_full = { setup_full, run_walk, check_walk,
+                                     teardown };
+static const FaultTest walk_written = { setup_written, run_walk, check_walk,
+                                        teardown };
+static const FaultTest walk_no_scan = { setup_no_scan, run_walk, check_walk,
+                                        teardown_no_scan };
+static const FaultTest overlay = { setup_overlay, run_overlay, check_overlay,
+                                   teardown };
+static const FaultTest overlay_zero = { setup_overlay, run_overlay_zero,
+                                        check_overlay_zero, teardown };
+
+typedef struct Sweep {
+    char *name;
+    const FaultTest *test;
+    const Kind *kind;
+} Sweep;
+
+static void sweep(gconstpointer data)
+{
+    const Sweep *s = data;
+
+    if (possible(s->kind)) {
+        faults_sweep(s->name, s->test, s->kind);
+    }
+}
+
+static void add(const char *name, const FaultTest *test, const Kind *kind)
+{
+    Sweep *s = g_new(Sweep, 1);
+    g_autofree char *path = NULL;
+
+    *s = (Sweep) { g_strdup_printf("%s/%s", name, kind->name), test, kind };
+    path = g_strdup_printf("/faults/%s", s->name);
+    g_test_add_data_func(path, s, sweep);
+}
+
+/*
+ * Bugs that are planted, to see that sweeps find such: each of these has to
+ * end the test program.
+ */
+typedef struct Planted {
+    const char *name;
+    const FaultTest *test;
+    unsigned kind;
+    FaultKind call;
+    const char *says;
+} Planted;
+
+static const Planted planted[] = {
+    { "not-dropped", &drop, 0, FAULT_MADVISE, "*wrong byte in page 0*" },
+    { "not-punched", &drop, 2, FAULT_FALLOCATE, "*wrong byte in page 0*" },
+    { "not-the-same-file", &fresh, 2, FAULT_DUP3, "*of another file*" },
+    { "not-closed", &walk, 0, FAULT_CLOSE, "*1 descriptors leaked*" },
+    { "not-unmapped", &fresh, 2, FAULT_MUNMAP, "*bytes of mappings leaked*" },
+    { "not-told-of", &walk, 0, FAULT_IOCTL, "*has data and was passed over*" },
+};
+
+static void test_planted(gconstpointer data)
+{
+    const Planted *p = data;
+    bool ok;
+
+    if (g_test_subprocess()) {
+        for (unsigned nth = 1; nth < 10; nth++) {
+            faults_try(p->test, &kinds[p->kind], p->call, nth, 0, FAULT_LIE,
+                       &ok);
+        }
+        return;
+    }
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_failed();
+    g_test_trap_assert_stderr(p->says);
+}
+
+/* Else a call by another name would be passed over, and nothing be said */
+static void test_all_seen(void)
+{
+    static const FaultKind all[] = {
+        FAULT_CLOSE, FAULT_DUP3, FAULT_FALLOCATE, FAULT_FCNTL, FAULT_FSTAT,
+        FAULT_FSTATFS, FAULT_FTRUNCATE, FAULT_GETRLIMIT, FAULT_IOCTL,
+        FAULT_LSEEK, FAULT_MADVISE, FAULT_MEMFD_CREATE, FAULT_MMAP,
+        FAULT_MREMAP, FAULT_MUNMAP, FAULT_OPEN, FAULT_PREAD, FAULT_READLINK,
+        FAULT_REALLOC, FAULT_SYSCALL, FAULT_KINDS,
+    };
+
+    faults_assert_seen(all);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    for (unsigned i = 0; i < NR_KINDS; i++) {
+        if (kinds[i].shared || !kinds[i].memfd) {
+            add("drop", &drop, &kinds[i]);
+        }
+        add("fresh", &fresh, &kinds[i]);
+        add("walk", &walk, &kinds[i]);
+        add("walk-full", &walk_full, &kinds[i]);
+        if (!kinds[i].huge) {
+            add("walk-no-scan", &walk_no_scan, &kinds[i]);
+        }
+        if (kinds[i].shared && kinds[i].memfd) {
+            add("walk-written", &walk_written, &kinds[i]);
+        }
+    }
+    add("overlay", &overlay, &kinds[0]);
+    add("overlay-zero", &overlay_zero, &kinds[0]);
+    for (unsigned i = 0; i < G_N_ELEMENTS(planted); i++) {
+        g_autofree char *path = g_strdup_printf("/faults/planted/%s",
+                                                planted[i].name);
+
+        g_test_add_data_func(path, &planted[i], test_planted);
+    }
+    /* Another suite than theirs, so that it comes after them */
+    g_test_add_func("/faults-seen/all", test_all_seen);
+    return g_test_run();
+}
