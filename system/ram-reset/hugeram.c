@@ -241,10 +241,8 @@ bool hugeram_is_ours_alone(int fd, bool hold)
         fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
         return false;
     }
-    if (!hold) {
-        fcntl(fd, F_SETLEASE, F_UNLCK);
-    }
-    return true;
+    /* Or QEMU would have to wait for itself when it opens the file */
+    return hold || fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
 
 bool hugeram_watch(int fd, int64_t *time)
