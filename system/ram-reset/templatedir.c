@@ -74,15 +74,20 @@ static void clear_candidate(void *opaque)
     g_free(((Candidate *)opaque)->name);
 }
 
-static void add_file(GArray *files, int dir, const char *name)
+/* False with errno set if it cannot be looked at */
+static bool add_file(GArray *files, int dir, const char *name)
 {
     struct stat st;
 
-    if (g_str_has_prefix(name, PREFIX) &&
-        (g_str_has_suffix(name, SUFFIX) ||
-         g_str_has_suffix(name, UNFINISHED)) &&
-        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+    if (!g_str_has_prefix(name, PREFIX) ||
+        (!g_str_has_suffix(name, SUFFIX) &&
+         !g_str_has_suffix(name, UNFINISHED))) {
+        return true;
+    }
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        return errno == ENOENT;
+    }
+    if (S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
         Candidate c = {
             .name = g_strdup(name), .bytes = (uint64_t)st.st_blocks * 512,
             .used = st.st_atim.tv_sec,
@@ -90,10 +95,18 @@ static void add_file(GArray *files, int dir, const char *name)
 
         g_array_append_val(files, c);
     }
+    return true;
 }
 
-/* Of Candidate, all that are ours */
-static GArray *list_files(int dir)
+/* The next one, or NULL; then errno is 0 if there are no more */
+static struct dirent *next_entry(DIR *d)
+{
+    errno = 0;
+    return readdir(d);
+}
+
+/* Of Candidate, all that are ours; @err: 0, or the errno why there may be more */
+static GArray *list_files(int dir, int *err)
 {
     GArray *files = g_array_new(false, false, sizeof(Candidate));
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -101,10 +114,14 @@ static GArray *list_files(int dir)
     struct dirent *entry;
 
     g_array_set_clear_func(files, clear_candidate);
-    while (d && (entry = readdir(d))) {
-        add_file(files, dir, entry->d_name);
+    *err = d ? 0 : errno;
+    while (d && (entry = next_entry(d))) {
+        if (!add_file(files, dir, entry->d_name)) {
+            *err = errno;
+        }
     }
     if (d) {
+        *err = *err ?: errno;
         closedir(d);
     } else if (fd >= 0) {
         close(fd);
@@ -124,7 +141,8 @@ static uint64_t total(const GArray *files)
 
 uint64_t template_dir_size(int dir)
 {
-    g_autoptr(GArray) files = list_files(dir);
+    int err;
+    g_autoptr(GArray) files = list_files(dir, &err);
 
     return total(files);
 }
@@ -216,12 +234,13 @@ static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
 bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
                             GHashTable *own, int64_t since, char **reason)
 {
-    g_autoptr(GArray) files = list_files(dir);
+    int err;
+    g_autoptr(GArray) files = list_files(dir, &err);
     struct statfs fs;
 
     *reason = NULL;
-    if (fstatfs(dir, &fs) < 0) {
-        *reason = g_strdup(g_strerror(errno));
+    if (err || fstatfs(dir, &fs) < 0) {
+        *reason = g_strdup(g_strerror(err ?: errno));
         return false;
     }
     limit = limit ?: default_limit(&fs);
