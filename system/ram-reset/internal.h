@@ -79,6 +79,12 @@ RamResetBlock *ram_reset_blocks(unsigned *nr);
  */
 RamResetBlock *ram_reset_begin_blocks(unsigned *nr);
 
+/*
+ * What was to be done to @blk by @failed has failed with -errno @ret: warn once
+ * an object, count it, and say so as the reason.  Once a block and load.
+ */
+void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret);
+
 /* The class of @type, one of TYPE_RAM_RESET_* */
 RamResetClass *ram_reset_class(const char *type);
 

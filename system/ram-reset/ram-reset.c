@@ -211,10 +211,9 @@ RamResetBlock *ram_reset_begin_blocks(unsigned *nr)
     return ram_reset_blocks(nr);
 }
 
-static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
+void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret)
 {
     RamReset *rr = blk->owner;
-    const char *failed = strategy_name(part->strategy);
 
     if (!rr->warned) {
         rr->warned = true;
@@ -230,6 +229,11 @@ static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
     g_free(blk->info->reason);
     blk->info->reason = g_strdup_printf("%s failed: %s", failed,
                                         strerror(-ret));
+}
+
+static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
+{
+    ram_reset_note_fallback(blk, strategy_name(part->strategy), ret);
     part->strategy = fallback_class();
     /* Some of it may be gone, and to look at it would bring it back */
     g_clear_pointer(&blk->data, g_array_unref);

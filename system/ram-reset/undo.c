@@ -89,12 +89,20 @@ static void drop_zeros(RamResetBlock *blk, const Kept *kept,
 {
     RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
     uint64_t start, end = 0;
+    int failed = 0;
 
     while (template_zeros(kept->template, dirty, end, &start, &end)) {
-        if (rrc->zero(blk->owner, blk, start, end - start) < 0) {
+        int ret = rrc->zero(blk->owner, blk, start, end - start);
+
+        if (ret < 0) {
+            failed = failed ?: ret;
             memset(kept->host + start, 0, end - start);
-            blk->info->fallback = true;
+            blk->info->zeroed_bytes += end - start;
+            blk->info->cleared_pages += (end - start) / qemu_target_page_size();
         }
+    }
+    if (failed) {
+        ram_reset_note_fallback(blk, "madvise", failed);
     }
 }
 
@@ -162,10 +170,10 @@ static uint64_t undo_dirty(RamResetBlock *blk, Kept *kept, unsigned turn)
         spare_absent(blk, kept, dirty);
     }
     restore(&job, bitmap_count_one(dirty, pages));
+    account(blk, kept, &job, "what has been written is undone");
     if (job.leave_zeros) {
         drop_zeros(blk, kept, dirty);
     }
-    account(blk, kept, &job, "what has been written is undone");
     blk->info->hot_pages = bitmap_count_one(template_hot(kept->template),
                                             pages);
     return job.counts.cold;
