@@ -127,7 +127,7 @@ static void die_without_memory(const char *name)
 }
 
 /* A reset by fresh memory, whatever the block's own strategy is */
-static bool replace(RamResetBlock *blk)
+static int replace(RamResetBlock *blk)
 {
     RamResetClass *remap = ram_reset_class(TYPE_RAM_RESET_REMAP);
     int ret;
@@ -138,18 +138,18 @@ static bool replace(RamResetBlock *blk)
     if (ret >= 0 && ram_reset_any_mapped) {
         forget(blk->rb->host);
     }
-    return ret >= 0;
+    return ret;
 }
 
-bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
+int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
 {
     const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
     PrimMap map = ram_reset_block_whole_map(blk);
-    int ret;
+    int ret = replace(blk);
 
     QEMU_BUILD_BUG_ON(sizeof(TemplateRun) != sizeof(PrimRange));
-    if (!replace(blk)) {
-        return false;
+    if (ret < 0) {
+        return ret;
     }
     /* From now on, so that a failure leaves no mapping that is not known */
     note(blk, f->fd, b->runs);
@@ -161,7 +161,7 @@ bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
     ram_reset_advise_as_before(blk->rb, &map);
     ram_reset_small_pages(blk->rb);
     trace_ram_reset_map(blk->info->name, b->runs->len, ret);
-    return ret >= 0;
+    return ret;
 }
 
 void ram_reset_unmap(RamResetBlock *blk)

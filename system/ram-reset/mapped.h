@@ -31,10 +31,10 @@ char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
                             unsigned nr);
 
 /*
- * Make @blk block @nr of @f.  False if that has failed; the block then has
- * anything, and may be mapped in part, until ram_reset_begin() makes it zero.
+ * Make @blk block @nr of @f.  0, or -errno; the block then has anything, and may
+ * be mapped in part, until ram_reset_begin() makes it zero.
  */
-bool ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
+int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
 
 /* Of TemplateRun: what of @rb is mapped, to be freed; NULL if nothing is */
 GArray *ram_reset_mapped_runs(RAMBlock *rb);

@@ -32,6 +32,7 @@ typedef struct Done {
     RAMBlock *rb;
     RamResetBlockInfo *info;
     char *refusal;              /* why it is not */
+    int ret;                    /* -errno if that has failed */
 } Done;
 
 static struct {
@@ -84,7 +85,10 @@ static void map_blocks(const TemplateFile *f)
         }
         nr_in_file = ram_reset_template_block(f, blk->rb->idstr);
         done.refusal = ram_reset_map_refusal(blk, f, nr_in_file);
-        if (!done.refusal && ram_reset_map(blk, f, nr_in_file)) {
+        if (!done.refusal) {
+            done.ret = ram_reset_map(blk, f, nr_in_file);
+        }
+        if (!done.refusal && !done.ret) {
             done.info = g_new0(RamResetBlockInfo, 1);
             done.info->system_calls = blk->info->system_calls;
             done.info->reset_ns = get_clock() - before;
@@ -241,6 +245,9 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
     }
     if (blk->owner) {
         copy(blk, t, runs);
+        if (done->ret < 0) {
+            ram_reset_note_fallback(blk, "template", done->ret);
+        }
         describe(blk, g_strdup_printf("%s; copied from the template, which is "
                                       "not mapped: %s", blk->info->reason,
                                       done->refusal));
