@@ -69,7 +69,8 @@ static void assert_held(Held before, const char *when)
     Held now = held();
 
     if (now.files != before.files) {
-        faults_wrong("%s: %d descriptors leaked", when, now.files - before.files);
+        faults_wrong("%s: %d descriptors leaked", when,
+                     now.files - before.files);
     }
     if (now.mapped != before.mapped) {
         faults_wrong("%s: %zd bytes of mappings leaked", when,
@@ -77,7 +78,8 @@ static void assert_held(Held before, const char *when)
     }
 }
 
-bool faults_try(const FaultTest *test, const void *param, FaultKind kind,
+/* Whether the call has failed, or lied */
+static bool try(const FaultTest *test, const void *param, FaultKind kind,
                 unsigned nth, int err, FaultMode mode, bool *ok)
 {
     void *state = test->setup(param);
@@ -119,7 +121,7 @@ static unsigned sweep_calls(const FaultTest *test, const void *param,
     unsigned nth = 1;
     bool ok;
 
-    while (faults_try(test, param, kind, nth, err, mode, &ok)) {
+    while (try(test, param, kind, nth, err, mode, &ok)) {
         row->injected++;
         row->done += ok;
         row->refused += !ok;
@@ -160,12 +162,48 @@ void faults_sweep(const char *name, const FaultTest *test, const void *param)
     }
 }
 
+static void test_planted(gconstpointer data)
+{
+    const FaultPlanted *p = data;
+    bool ok;
+
+    if (g_test_subprocess()) {
+        for (unsigned nth = 1; nth < 10; nth++) {
+            try(p->test, p->param, p->kind, nth, 0, FAULT_LIE, &ok);
+        }
+        return;
+    }
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_failed();
+    g_test_trap_assert_stderr(p->says);
+}
+
+void faults_add_planted(const FaultPlanted *planted)
+{
+    g_autofree char *path = g_strdup_printf("/faults/planted/%s",
+                                            planted->name);
+
+    g_test_add_data_func(path, planted, test_planted);
+}
+
+/* Else a call by another name would be passed over, and nothing be said */
 void faults_assert_seen(const FaultKind *seen)
 {
     for (; *seen != FAULT_KINDS; seen++) {
         if (!seen_kinds[*seen]) {
-            faults_wrong("no call of %s was seen: is the linker told of it?",
+            g_error("no call of %s was seen: is the linker told of it?",
                     fault_name(*seen));
         }
     }
+}
+
+static void test_seen(gconstpointer data)
+{
+    faults_assert_seen(data);
+}
+
+void faults_add_seen(const FaultKind *seen)
+{
+    /* Another suite than theirs, which is run after it */
+    g_test_add_data_func("/faults-seen/all", seen, test_seen);
 }

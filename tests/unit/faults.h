@@ -11,11 +11,11 @@
 #include <stdbool.h>
 
 /*
- * The linker leads calls of the code under test to faults-wrap.c (--wrap), which
- * counts them kind by kind and has some fail.  A sweep does an operation again
- * and again: with the 1st call of a kind failing, the 2nd and so on until no
- * call is left to fail; each with each error that the kind may plausibly have,
- * for that call alone or for all from it on; and so kind by kind.
+ * The linker leads calls of the code under test to faults-wrap.c (--wrap),
+ * which counts them kind by kind and has some fail.  A sweep does an operation
+ * again and again: with the 1st call of a kind failing, the 2nd and so on until
+ * no call is left to fail; each with each error that it may plausibly have, for
+ * that call alone or for all from it on; and so kind by kind.
  */
 typedef enum FaultKind {
     FAULT_CLOSE, FAULT_DUP3, FAULT_FACCESSAT, FAULT_FALLOCATE, FAULT_FCNTL,
@@ -76,19 +76,34 @@ typedef struct FaultTest {
 } FaultTest;
 
 /*
- * Nothing may be left of a failed operation, and it must succeed when it is done
- * again without faults.  Prints what was done, and how it went.
+ * Nothing may be left of a failed operation, and it must succeed when it is
+ * done again without faults.  Prints what was done, and how it went.
  */
 void faults_sweep(const char *name, const FaultTest *test, const void *param);
 
-/* The same for one call: whether it has failed or lied */
-bool faults_try(const FaultTest *test, const void *param, FaultKind kind,
-                unsigned nth, int err, FaultMode mode, bool *ok);
+/*
+ * A bug that is planted, to see that a sweep finds such: calls of @kind that do
+ * nothing and say that they have.  The test program has to end then, and say
+ * something that matches @says.
+ */
+typedef struct FaultPlanted {
+    const char *name;
+    const FaultTest *test;
+    const void *param;
+    FaultKind kind;
+    const char *says;
+} FaultPlanted;
+
+/* Adds a test */
+void faults_add_planted(const FaultPlanted *planted);
 
 /* Say what is wrong, and after which fault, and end the program */
-void faults_wrong(const char *format, ...) G_GNUC_PRINTF(1, 2) G_GNUC_NORETURN;
+G_NORETURN void faults_wrong(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
-/* Fails unless sweeps have seen calls of each of the kinds, up to FAULT_KINDS */
+/* Fails unless sweeps have seen calls of each of @seen, up to FAULT_KINDS */
 void faults_assert_seen(const FaultKind *seen);
+
+/* Adds a test of that, which comes after sweeps */
+void faults_add_seen(const FaultKind *seen);
 
 #endif

@@ -5,9 +5,12 @@
  */
 
 #define _GNU_SOURCE
+#include <sched.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "ram.h"
 
@@ -34,6 +37,26 @@ uint64_t number_in(const char *name)
 uint64_t hugepages_to_spare(void)
 {
     return number_in(POOL "free_hugepages") - number_in(POOL "resv_hugepages");
+}
+
+char *mount_hugetlbfs(const char *dir)
+{
+    char *name = g_build_filename(dir, "huge", NULL);
+
+    g_assert_cmpint(mkdir(name, 0700), ==, 0);
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", name, "hugetlbfs", 0, "pagesize=2M") < 0) {
+        rmdir(name);
+        g_clear_pointer(&name, g_free);
+    }
+    return name;
+}
+
+void unmount_hugetlbfs(const char *path)
+{
+    umount(path);               /* does nothing to what is no mount */
+    rmdir(path);
 }
 
 bool possible(const Kind *kind)

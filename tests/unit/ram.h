@@ -35,6 +35,13 @@ uint64_t number_in(const char *name);
 /* Hugepages that nobody has, nor has reserved */
 uint64_t hugepages_to_spare(void);
 
+/*
+ * A hugetlbfs of 2 MiB pages, mounted below @dir in a mount namespace of ours,
+ * so that it goes away with us.  Its path, to be freed; NULL if we may not.
+ */
+char *mount_hugetlbfs(const char *dir);
+void unmount_hugetlbfs(const char *path);
+
 /* False, and the test is skipped, if there are no hugepages for @kind */
 bool possible(const Kind *kind);
 

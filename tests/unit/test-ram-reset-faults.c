@@ -352,57 +352,25 @@ static void add(const char *name, const FaultTest *test, const Kind *kind)
     g_test_add_data_func(path, s, sweep);
 }
 
-/*
- * Bugs that are planted, to see that sweeps find such: each of these has to
- * end the test program.
- */
-typedef struct Planted {
-    const char *name;
-    const FaultTest *test;
-    unsigned kind;
-    FaultKind call;
-    const char *says;
-} Planted;
-
-static const Planted planted[] = {
-    { "not-dropped", &drop, 0, FAULT_MADVISE, "*wrong byte in page 0*" },
-    { "not-punched", &drop, 2, FAULT_FALLOCATE, "*wrong byte in page 0*" },
-    { "not-the-same-file", &fresh, 2, FAULT_DUP3, "*of another file*" },
-    { "not-closed", &walk, 0, FAULT_CLOSE, "*1 descriptors leaked*" },
-    { "not-unmapped", &fresh, 2, FAULT_MUNMAP, "*bytes of mappings leaked*" },
-    { "not-told-of", &walk, 0, FAULT_IOCTL, "*has data and was passed over*" },
+/* By pages of 4 KiB: anonymous, and a memfd */
+static const FaultPlanted planted[] = {
+    { "not-dropped", &drop, &kinds[0], FAULT_MADVISE, "*wrong byte*" },
+    { "not-punched", &drop, &kinds[2], FAULT_FALLOCATE, "*wrong byte*" },
+    { "not-the-same", &fresh, &kinds[2], FAULT_DUP3, "*of another file*" },
+    { "not-closed", &walk, &kinds[0], FAULT_CLOSE, "*1 descriptors leaked*" },
+    { "not-unmapped", &fresh, &kinds[2], FAULT_MUNMAP,
+      "*bytes of mappings leaked*" },
+    { "not-told-of", &walk, &kinds[0], FAULT_IOCTL,
+      "*has data and was passed over*" },
 };
 
-static void test_planted(gconstpointer data)
-{
-    const Planted *p = data;
-    bool ok;
-
-    if (g_test_subprocess()) {
-        for (unsigned nth = 1; nth < 10; nth++) {
-            faults_try(p->test, &kinds[p->kind], p->call, nth, 0, FAULT_LIE,
-                       &ok);
-        }
-        return;
-    }
-    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
-    g_test_trap_assert_failed();
-    g_test_trap_assert_stderr(p->says);
-}
-
-/* Else a call by another name would be passed over, and nothing be said */
-static void test_all_seen(void)
-{
-    static const FaultKind all[] = {
-        FAULT_CLOSE, FAULT_DUP3, FAULT_FALLOCATE, FAULT_FCNTL, FAULT_FSTAT,
-        FAULT_FSTATFS, FAULT_FTRUNCATE, FAULT_GETRLIMIT, FAULT_IOCTL,
-        FAULT_LSEEK, FAULT_MADVISE, FAULT_MEMFD_CREATE, FAULT_MMAP,
-        FAULT_MREMAP, FAULT_MUNMAP, FAULT_OPEN, FAULT_PREAD, FAULT_READLINK,
-        FAULT_REALLOC, FAULT_SYSCALL, FAULT_KINDS,
-    };
-
-    faults_assert_seen(all);
-}
+static const FaultKind seen[] = {
+    FAULT_CLOSE, FAULT_DUP3, FAULT_FALLOCATE, FAULT_FCNTL, FAULT_FSTAT,
+    FAULT_FSTATFS, FAULT_FTRUNCATE, FAULT_GETRLIMIT, FAULT_IOCTL, FAULT_LSEEK,
+    FAULT_MADVISE, FAULT_MEMFD_CREATE, FAULT_MMAP, FAULT_MREMAP, FAULT_MUNMAP,
+    FAULT_OPEN, FAULT_PREAD, FAULT_READLINK, FAULT_REALLOC, FAULT_SYSCALL,
+    FAULT_KINDS,
+};
 
 int main(int argc, char **argv)
 {
@@ -424,12 +392,8 @@ int main(int argc, char **argv)
     add("overlay", &overlay, &kinds[0]);
     add("overlay-zero", &overlay_zero, &kinds[0]);
     for (unsigned i = 0; i < G_N_ELEMENTS(planted); i++) {
-        g_autofree char *path = g_strdup_printf("/faults/planted/%s",
-                                                planted[i].name);
-
-        g_test_add_data_func(path, &planted[i], test_planted);
+        faults_add_planted(&planted[i]);
     }
-    /* Another suite than theirs, so that it comes after them */
-    g_test_add_func("/faults-seen/all", test_all_seen);
+    faults_add_seen(seen);
     return g_test_run();
 }

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <mntent.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,8 +20,8 @@
 #include <unistd.h>
 #include "../../system/ram-reset/hugeram.h"
 #include "../../system/ram-reset/hugerecord.h"
+#include "ram.h"
 
-#define HUGE_SIZE (UINT64_C(2) * 1024 * 1024)
 #define POOL      "/sys/kernel/mm/hugepages/hugepages-2048kB/"
 
 static const char *const fields[][2] = {
@@ -345,7 +344,7 @@ static void test_state_limited(const char *path)
     close(fd);
 }
 
-static int ram_new(const char *path, uint64_t pages)
+static int new_ram(const char *path, uint64_t pages)
 {
     int fd;
 
@@ -369,7 +368,7 @@ static void test_ram_file(const char *path)
     g_assert_true(g_file_set_contents(plain, "x", 1, NULL));
     assert_refused(hugeram_open, plain, "not a file on hugetlbfs");
     unlink(plain);
-    fd = ram_new(path, 2);
+    fd = new_ram(path, 2);
     check_new_file(fd, 2 * HUGE_SIZE);
     assert_refused(hugeram_open, path, "another process uses it");
     close(fd);
@@ -421,7 +420,7 @@ static void test_ram_limited(const char *path)
 
 static void test_ram_of_others(const char *path)
 {
-    close(ram_new(path, 2));
+    close(new_ram(path, 2));
     check_in_use(path, read_it, "has it open");
     check_in_use(path, map_it, "has it open");
     check_in_use(path, lock_it, "uses it");
@@ -429,7 +428,7 @@ static void test_ram_of_others(const char *path)
 
 static void test_ram_is_ours_alone(const char *path)
 {
-    int fd = ram_new(path, 2);
+    int fd = new_ram(path, 2);
     pid_t pid = child(read_it, path);
 
     g_assert_false(hugeram_is_ours_alone(fd, true));
@@ -457,7 +456,7 @@ static bool reserve(const char *path, uint64_t pages, uint64_t expected)
 {
     g_autofree char *part = g_strdup_printf("%" G_GUINT64_FORMAT " hugepages "
                                             "of 2048 KiB are needed", pages);
-    int fd = ram_new(path, pages);
+    int fd = new_ram(path, pages);
     uint64_t before = pool("resv"), got;
     char *reason = hugeram_reserve(fd, pages * HUGE_SIZE, HUGE_SIZE);
 
@@ -485,21 +484,21 @@ static void test_ram_reserved(const char *path)
 static void test_ram_taken_over(const char *path)
 {
     g_autofree char *second = g_strdup_printf("%s-2", path);
-    int from = ram_new(path, 2), to = open(path, O_RDWR);
+    int from = new_ram(path, 2), to = open(path, O_RDWR);
 
     g_assert_null(hugeram_take_over(from, to, path));
     g_assert_cmpint(fcntl(from, F_GETFD), ==, -1);
     assert_refused(hugeram_open, path, "uses it");
     close(to);
     from = opened(hugeram_open, path);
-    to = ram_new(second, 2);
+    to = new_ram(second, 2);
     assert_reason(hugeram_take_over(dup(from), to, path), "another file");
     close(to);
     unlink(second);
     to = open(path, O_RDWR);
     unlink(path);
     assert_reason(hugeram_take_over(dup(from), to, path), "another file");
-    close(ram_new(path, 2));
+    close(new_ram(path, 2));
     assert_reason(hugeram_take_over(dup(from), to, path), "another file");
     close(to);
     to = open(path, O_RDWR);
@@ -517,7 +516,7 @@ static int64_t access_time(int fd)
 
 static void test_ram_watched(const char *path)
 {
-    int fd = ram_new(path, 2);
+    int fd = new_ram(path, 2);
     int64_t time, again;
     char c;
 
@@ -535,7 +534,7 @@ static void test_ram_watched(const char *path)
 
 static void test_ram_noticed(const char *path)
 {
-    int fd = ram_new(path, 1);
+    int fd = new_ram(path, 1);
     int notice = hugeram_notice(fd);
 
     /* Our own close does not count, and neither does that of a reader */
@@ -573,21 +572,6 @@ static char *mounted_dir(void)
     return NULL;
 }
 
-/* In a mount namespace of ours, so that it goes away with us */
-static char *mount_dir(void)
-{
-    char *name = g_build_filename(dir, "huge", NULL);
-
-    g_assert_cmpint(mkdir(name, 0700), ==, 0);
-    if (unshare(CLONE_NEWNS) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("none", name, "hugetlbfs", 0, "pagesize=2M") < 0) {
-        rmdir(name);
-        g_clear_pointer(&name, g_free);
-    }
-    return name;
-}
-
 typedef void Test(const char *path);
 
 static void run(const char *in, Test *test)
@@ -620,7 +604,7 @@ int main(int argc, char **argv)
 
     g_test_init(&argc, &argv, NULL);
     dir = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
-    huge_dir = mounted_dir() ?: mount_dir();
+    huge_dir = mounted_dir() ?: mount_hugetlbfs(dir);
     g_test_add_func("/hugerecord/round-trip", test_round_trip);
     g_test_add_func("/hugerecord/damage", test_damage);
     g_test_add_func("/hugerecord/nonsense", test_nonsense);
@@ -638,8 +622,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/hugeram/noticed", test_ram_noticed, run_ram);
     ret = g_test_run();
     if (huge_dir) {
-        umount(huge_dir);           /* does nothing to what is no mount */
-        rmdir(huge_dir);
+        unmount_hugetlbfs(huge_dir);
     }
     rmdir(dir);
     g_free(huge_dir);
