@@ -169,7 +169,8 @@ static bool is_mapped(const PrimMap *map)
 {
     unsigned char vec[1];
 
-    return mincore(map->host, prim_base_page_size(), vec) == 0;
+    return mincore(map->host, prim_base_page_size(), vec) == 0 ||
+           errno != ENOMEM;
 }
 
 typedef struct Policy {

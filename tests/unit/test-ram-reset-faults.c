@@ -68,6 +68,12 @@ static bool page_is(const State *s, uint64_t page, uint8_t value)
     return p[0] == value && !memcmp(p, p + 1, size - 1);
 }
 
+static void teardown_lacking(void *state)
+{
+    faults_lack(FAULT_KINDS);
+    teardown(state);
+}
+
 static void assert_page(const State *s, uint64_t page, uint8_t either,
                         uint8_t or)
 {
@@ -177,6 +183,13 @@ static bool run_fresh(void *opaque)
     return ret == 0;
 }
 
+/* Who may not ask what is mapped does not know that nothing is */
+static void *setup_no_mincore(const void *kind)
+{
+    faults_lack(FAULT_MINCORE);
+    return setup_full(kind);
+}
+
 /* Pages here and there; what has none must not be looked at by reading it */
 static void *setup_sparse(const void *kind)
 {
@@ -216,12 +229,6 @@ static void *setup_no_scan(const void *kind)
 {
     faults_lack(FAULT_IOCTL);
     return setup_sparse(kind);
-}
-
-static void teardown_no_scan(void *state)
-{
-    faults_lack(FAULT_KINDS);
-    teardown(state);
 }
 
 static bool run_walk(void *opaque)
@@ -315,13 +322,15 @@ static void check_overlay_zero(void *opaque, bool ok)
 static const FaultTest drop = { setup_full, run_drop, check_zero, teardown };
 static const FaultTest fresh = { setup_policy, run_fresh,
                                  check_fresh_and_policy, teardown };
+static const FaultTest fresh_no_mincore = { setup_no_mincore, run_fresh,
+                                            check_fresh, teardown_lacking };
 static const FaultTest walk = { setup_sparse, run_walk, check_walk, teardown };
 static const FaultTest walk_full = { setup_full, run_walk, check_walk,
                                      teardown };
 static const FaultTest walk_written = { setup_written, run_walk, check_walk,
                                         teardown };
 static const FaultTest walk_no_scan = { setup_no_scan, run_walk, check_walk,
-                                        teardown_no_scan };
+                                        teardown_lacking };
 static const FaultTest overlay = { setup_overlay, run_overlay, check_overlay,
                                    teardown };
 static const FaultTest overlay_zero = { setup_overlay, run_overlay_zero,
@@ -383,6 +392,7 @@ int main(int argc, char **argv)
         add("walk", &walk, &kinds[i]);
         add("walk-full", &walk_full, &kinds[i]);
         if (!kinds[i].huge) {
+            add("fresh-no-mincore", &fresh_no_mincore, &kinds[i]);
             add("walk-no-scan", &walk_no_scan, &kinds[i]);
         }
         if (kinds[i].shared && kinds[i].memfd) {
