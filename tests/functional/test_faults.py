@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+Each system call of a load, a save, or of taking a hugepage file fails in turn:
+never a wrong byte, never a crash, nothing is leaked, and what was done instead
+is to be seen.  RAM_RESET_LONG=1 has every call fail with every error.
+"""
+
+import itertools
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from faults import (EXCLUDED, LIE, RAM_SIZE, Driven, DrivenHuge, Faults, Row,
+                    Sweep, Wrong, dirty, write_state)
+from hugefile import huge_mount, ramfile     # noqa: F401
+from machine import MIB
+
+LONG = os.environ.get('RAM_RESET_LONG') == '1'
+SHM = Path('/dev/shm')
+
+# strategy, memory, options
+LOADS = (
+    ('memset', 'private', ''), ('memset', 'shared', ''),
+    ('memset', 'hugetlb', ''),
+    ('madvise', 'private', ''), ('madvise', 'shared', ''),
+    ('madvise', 'hugetlb', ''),
+    ('remap', 'private', ''), ('remap', 'shared', ''),
+    ('remap', 'hugetlb', ''),
+    ('auto', 'private', ''), ('auto', 'shared', ''),
+    ('memset', 'private', ',rewind=on'), ('madvise', 'private', ',rewind=on'),
+    ('remap', 'shared', ',rewind=on'), ('auto', 'hugetlb', ',rewind=on'),
+    ('memset', 'private', ',verify=on'), ('memset', 'shared', ',verify=on'),
+    ('hugefile', 'file', ''),
+)
+# What the strategy does by a call that can fail
+DONE_BY = {
+    ('madvise', 'private'): 'madvise', ('madvise', 'shared'): 'fallocate',
+    ('madvise', 'hugetlb'): 'fallocate', ('remap', 'private'): 'mmap',
+    ('remap', 'shared'): 'memfd_create', ('remap', 'hugetlb'): 'memfd_create',
+}
+
+
+@pytest.fixture
+def folder():
+    """In memory, where it takes no time to write a disk."""
+    path = SHM / f'ram-reset-faults-{os.getpid()}'
+    path.mkdir(mode=0o700)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def faults(folder, monkeypatch) -> Faults:
+    return Faults(folder, monkeypatch)
+
+
+@pytest.fixture(scope='session', autouse=True)
+def say_what_is_left_out():
+    for what, why in EXCLUDED.items():
+        print(f'not swept: {what}: {why}')
+
+
+def memory_for(request, memory: str) -> None:
+    if memory in ('hugetlb', 'file'):
+        request.getfixturevalue('huge_pool')
+
+
+def started(request, folder: Path, faults: Faults, strategy: str, memory: str,
+            options: str) -> Driven:
+    memory_for(request, memory)
+    if memory == 'file':
+        path = request.getfixturevalue('ramfile')
+        guest = DrivenHuge(folder, path, ram=RAM_SIZE, options=options)
+    else:
+        guest = Driven(folder, strategy=strategy, memory=memory,
+                       options=options)
+    faults.watch_disk(guest.disk)
+    return guest
+
+
+class Loads(Sweep):
+    """Loads of snapshot 's' while calls fail."""
+
+    def __init__(self, title: str, faults: Faults, guest: Driven):
+        write_state(guest)
+        guest.save('s')
+        self.image = guest.ram_image()
+        super().__init__(title, faults, guest,
+                         lambda turn: dirty(guest, turn),
+                         lambda: guest.load('s'), self.same_ram, self.visible)
+
+    def same_ram(self) -> None:
+        image = self.guest.ram_image()
+        if image != self.image:
+            at = next(i for i in range(len(image))
+                      if image[i] != self.image[i])
+            raise Wrong(f'wrong byte at {at:#x}')
+
+    def visible(self) -> str:
+        """A fallback is counted, and has a reason."""
+        before, self.fallbacks = getattr(self, 'fallbacks', 0), \
+            self.guest.qmp('query-ram-reset')['fallbacks']
+        blocks = self.guest.last_load()['blocks']
+        fallen = [b for b in blocks if b['fallback']]
+        for block in fallen:
+            if 'failed' not in block['reason']:
+                raise Wrong(f'a fallback without a reason: {block}')
+        if (self.fallbacks > before) != bool(fallen):
+            raise Wrong(f'{self.fallbacks - before} fallbacks are counted, '
+                        f'{len(fallen)} are shown')
+        return 'fallback' if fallen else 'done'
+
+
+@pytest.mark.parametrize('strategy,memory,options', LOADS)
+def test_load(request, folder, faults, strategy, memory, options):
+    with started(request, folder, faults, strategy, memory, options) as guest:
+        sweep = Loads(f'load: {strategy}{options}, {memory}', faults, guest)
+        table = sweep.run(LONG)
+        assert table.injected()
+        kind = DONE_BY.get((strategy, memory))
+        if kind and not options:
+            assert table.rows[kind].outcomes['fallback']
+
+
+@pytest.mark.parametrize('strategy,memory,options', (
+    ('memset', 'private', ''), ('remap', 'private', ',rewind=on'),
+    ('memset', 'shared', ''), ('madvise', 'hugetlb', '')))
+def test_load_template(request, folder, faults, strategy, memory, options):
+    """Loads from a template that is there."""
+    templates = made(folder)
+    options += f',template-dir={templates}'
+    with started(request, folder, faults, strategy, memory, options) as guest:
+        sweep = Loads(f'load from a template: {strategy}, {memory}', faults,
+                      guest)
+        table = sweep.run(LONG)
+        assert table.injected()
+        if memory == 'private' and 'rewind' not in options:
+            assert table.rows['mmap'].outcomes['fallback']
+
+
+def test_make_template(request, folder, faults):
+    """Loads that make a template; the next one is from it."""
+    templates = made(folder)
+
+    def prepare(turn: int) -> None:
+        for file in templates.iterdir():
+            file.unlink()
+        dirty(guest, turn)
+
+    def load_again() -> None:
+        dirty(guest, 99)
+        guest.load('s')
+        sweep.same_ram()
+
+    with started(request, folder, faults, 'memset', 'private',
+                 f',template-dir={templates}') as guest:
+        sweep = Loads('load that makes a template', faults, guest)
+        sweep.prepare, sweep.after = prepare, load_again
+        assert sweep.run(LONG).rows['pwrite'].outcomes['done']
+
+
+class Saves(Sweep):
+    """What is saved can be loaded; a failure leaves other snapshots alone."""
+
+    def __init__(self, title: str, faults: Faults, guest: Driven):
+        write_state(guest)
+        guest.save('s')
+        super().__init__(title, faults, guest, self.note,
+                         lambda: guest.save('t'), self.loads)
+
+    def note(self, turn: int) -> None:
+        dirty(self.guest, turn)
+        self.image = self.guest.ram_image()
+
+    def loads(self) -> None:
+        dirty(self.guest, 98)
+        self.guest.load('t')
+        if self.guest.ram_image() != self.image:
+            raise Wrong('the snapshot is not what RAM was')
+
+
+# The disk's own are QEMU's, and a failed save of which nothing is said
+SAVED_BY_QEMU = ('disk_read', 'disk_write', 'disk_flush', 'disk_other')
+
+
+@pytest.mark.parametrize('strategy,memory,options', (
+    ('memset', 'private', ''), ('auto', 'shared', ',rewind=on'),
+    ('memset', 'private', ',template-dir={}')))
+def test_save(request, folder, faults, strategy, memory, options):
+    options = options.format(made(folder))
+    with started(request, folder, faults, strategy, memory, options) as guest:
+        sweep = Saves(f'savevm: {strategy}, {memory}{options[:9]}', faults,
+                      guest)
+        assert sweep.run(LONG, skip=SAVED_BY_QEMU).injected()
+
+
+def made(folder: Path) -> Path:
+    path = folder / 'templates'
+    path.mkdir(mode=0o700)
+    return path
+
+
+class HugeFiles:
+    """A backend on hugetlbfs that is made and deleted in a running QEMU."""
+
+    SIZE = 8 * MIB
+
+    def __init__(self, guest: Driven, path: Path, state: Path):
+        self.guest = guest
+        self.path = path
+        guest.qmp('object-add', **{
+            'qom-type': 'ram-reset-hugefile', 'id': 'hf', 'memdev': 'huge0',
+            'unlink': 'never', 'clear-on-exit': False, 'state': str(state)})
+
+    def start(self) -> None:
+        self.guest.qmp('object-add', **{
+            'qom-type': 'memory-backend-file', 'id': 'huge0', 'share': True,
+            'size': self.SIZE, 'mem-path': str(self.path)})
+
+    def mapping(self) -> int:
+        """Where QEMU has it, 0 if it has not."""
+        maps = Path(f'/proc/{self.guest.process.pid}/maps').read_text()
+        return next((int(line.split('-')[0], 16) for line in maps.splitlines()
+                     if str(self.path) in line), 0)
+
+    def end(self) -> None:
+        self.guest.qmp('object-del', id='huge0')
+        deadline = time.monotonic() + 10
+        while self.mapping():
+            assert time.monotonic() < deadline, 'the file stays mapped'
+            time.sleep(0.005)
+
+    def use(self, turn: int) -> None:
+        """As a guest does, which leaves bytes behind."""
+        with open(f'/proc/{self.guest.process.pid}/mem', 'r+b',
+                  buffering=0) as f:
+            for page in range(turn % 2, 4, 2):
+                f.seek(self.mapping() + page * 2 * MIB + turn)
+                f.write(bytes([turn % 255 + 1]) * 100)
+
+    def check_clean(self) -> None:
+        data = self.path.read_bytes()
+        if data.count(0) != len(data):
+            raise Wrong('a byte of an earlier run')
+
+    def begin(self) -> None:
+        self.start()
+        self.check_clean()
+
+
+@pytest.fixture
+def huge_files(request, folder, faults):
+    path = request.getfixturevalue('ramfile')
+    with Driven(folder) as guest:
+        yield HugeFiles(guest, path, folder / 'state')
+
+
+def test_hugefile_start(huge_files, faults):
+    """It is refused, with nothing left, or all bytes of before are gone."""
+    files = huge_files
+
+    turns = itertools.count(1)
+
+    def after() -> None:
+        files.use(next(turns))
+        files.end()
+
+    sweep = Sweep('hugefile, start', faults, files.guest, lambda turn: None,
+                  files.start, files.check_clean, after=after)
+    assert sweep.run(LONG).rows['flock'].outcomes['refused']
+
+
+def test_hugefile_end(huge_files, faults):
+    """Whatever becomes of the record, the next start finds no byte."""
+    files = huge_files
+
+    def prepare(turn: int) -> None:
+        files.begin()
+        files.use(turn)
+
+    def check() -> None:
+        files.begin()
+        files.end()
+
+    sweep = Sweep('hugefile, end', faults, files.guest, prepare, files.end,
+                  check)
+    assert sweep.run(LONG).rows['pwrite'].injected
+
+
+# Bugs that are planted: the call says that all is well, and has done nothing
+@pytest.mark.parametrize('strategy,memory,kind,found', (
+    ('madvise', 'private', 'madvise', 'wrong byte'),
+    ('madvise', 'shared', 'fallocate', 'wrong byte'),
+    ('memset', 'private', 'ioctl', 'wrong byte'),
+    ('memset', 'private', 'close', 'descriptors: more'),
+    ('remap', 'shared', 'munmap', 'bytes of files are mapped more')))
+def test_planted(request, folder, faults, strategy, memory, kind, found):
+    with started(request, folder, faults, strategy, memory, '') as guest:
+        sweep = Loads('planted', faults, guest)
+        sweep.table.rows[kind] = Row()
+        with pytest.raises(Wrong, match=found):
+            for nth in range(1, 10):
+                sweep.inject(kind, nth, 0, LIE)
+
+
+def test_planted_in_template(request, folder, faults):
+    templates = made(folder)
+    with started(request, folder, faults, 'memset', 'private',
+                 f',template-dir={templates}') as guest:
+        sweep = Loads('planted', faults, guest)
+        for file in templates.iterdir():
+            file.unlink()
+        dirty(guest, 1)
+        # the first two are the index and its head, without which it is none
+        faults.arm('pwrite', 3, 0, LIE)
+        guest.load('s')
+        assert faults.disarm()[0] == 1
+        dirty(guest, 2)
+        guest.load('s')
+        with pytest.raises(Wrong, match='wrong byte'):
+            sweep.same_ram()
