@@ -81,6 +81,8 @@ EXCLUDED = {
     'read and write of sockets, pipes and eventfds':
         'QEMU waits for what never comes',
     'calls of libraries': 'glib aborts when it has no memory',
+    'disk_flush': 'QEMU takes a disk whose flush has failed for damaged until '
+                  'it is opened again, see test_failed_save.py',
 }
 
 HEAD = struct.Struct('<IIIIiIQQQ')
@@ -277,14 +279,16 @@ class Sweep:
     An operation of @guest is done with call after call failing.  @operate: does
     it, or has a MachineError raised; @prepare: makes all ready, and is given a
     number that changes; @check: what must hold when it was done, raises Wrong
-    otherwise.  @again: the same operation must succeed after a failure.
+    otherwise; @refused: and when it was not; @after: cleans up.  The same
+    operation must succeed after a failure.
     """
 
     def __init__(self, title: str, faults: Faults, guest: Machine,
                  prepare: Callable[[int], None], operate: Callable[[], None],
                  check: Callable[[], None],
                  outcome: Callable[[], str] = lambda: 'done',
-                 after: Callable[[], None] = lambda: None):
+                 after: Callable[[], None] = lambda: None,
+                 refused: Callable[[], None] = lambda: None):
         self.table = Table(title)
         self.faults = faults
         self.guest = guest
@@ -293,6 +297,7 @@ class Sweep:
         self.check = check
         self.outcome = outcome
         self.after = after
+        self.refused = refused
         self._turn = 0
         for _ in range(3):
             self._clean()
@@ -342,6 +347,7 @@ class Sweep:
                 raise Wrong(f'fails without a fault, {outcome}')
             else:
                 outcome = 'refused'
+                self.refused()
             if fired:
                 self._clean()
                 self._check_held()
@@ -358,16 +364,16 @@ class Sweep:
             try:
                 Held.of(self.guest.process.pid).check(self.held)
                 return
-            except Wrong:
+            except (Wrong, FileNotFoundError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
 
-    def run(self, long: bool, skip: tuple[str, ...] = ()) -> Table:
+    def run(self, long: bool) -> Table:
         """Not @long: each call with one error, and not every one of many."""
         counted = self._count()
         for kind in counted:
-            if kind in skip:
+            if kind in EXCLUDED:
                 continue
             self.table.rows[kind] = Row(counted[kind])
             errors = ERRORS[kind] if long else ERRORS[kind][:1]
