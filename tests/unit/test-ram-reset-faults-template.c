@@ -221,7 +221,7 @@ static bool run_room(void *opaque)
     State *s = opaque;
     g_autofree char *reason = NULL;
 
-    return template_dir_make_room(s->dir, s->limit, 4 * PAGE, INT64_MAX,
+    return template_dir_make_room(s->dir, s->limit, 4 * PAGE, NULL, INT64_MAX,
                                   &reason) &&
            write_as(s, IDENTITY, NOTE);
 }
