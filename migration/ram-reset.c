@@ -441,26 +441,24 @@ bool ram_reset_load_end(int ret, Error **errp)
 {
     RamResetLoadInfo *info;
     int64_t end = now();
-    bool ok = !ret;
+    bool ok = true;
 
     if (!load.active) {
         return true;
     }
     ram_reset_slots_change(false);
-    if (ret) {
-        error_setg(errp, "Error %d while loading VM state", ret);
-    } else if (load.verify_err) {
+    if (!ret && load.verify_err) {
         if (load.from_template || load.rewound) {
             ram_reset_template_remove("RAM that was taken from it is not what "
                                       "the snapshot has");
         }
         error_propagate(errp, g_steal_pointer(&load.verify_err));
         ok = false;
-    } else if (!load.settled && ram_reset_enabled()) {
+    } else if (!ret && !load.settled && ram_reset_enabled()) {
         error_setg(errp, "the VM state has no end of RAM, devices have been "
                    "loaded before it was what the snapshot has");
         ok = false;
-    } else if (!load.verified && ram_reset_verify_wanted()) {
+    } else if (!ret && !load.verified && ram_reset_verify_wanted()) {
         error_setg(errp, "RAM cannot be verified: it was switched on in the "
                    "middle of the load");
         ok = false;
@@ -468,7 +466,7 @@ bool ram_reset_load_end(int ret, Error **errp)
 
     info = g_new0(RamResetLoadInfo, 1);
     info->tag = g_steal_pointer(&load.tag);
-    info->success = ok;
+    info->success = ok && !ret;
     info->rewound = load.rewound;
     info->doubt = g_steal_pointer(&load.doubt);
     info->q_template = load.from_template ? ram_reset_template_path() : NULL;
@@ -488,12 +486,12 @@ bool ram_reset_load_end(int ret, Error **errp)
     loads += info->success;
     failed_loads += !info->success;
     rewinds += info->success && info->rewound;
-    if (ok) {
+    if (info->success) {
         whole_again(NULL);
     } else {
         note_part(info->tag);
     }
-    if (!ok && load.was_reset) {
+    if (!info->success && load.was_reset) {
         ram_reset_keep_nothing("the last load has failed");
         ram_reset_template_close();
     }

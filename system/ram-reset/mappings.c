@@ -1,14 +1,17 @@
 /*
  * RAM reset: what devices have mapped to write to
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * They write through a pointer, and the dirty log is told when the mapping
  * ends, if it is: a request that is cancelled says that it has written nothing,
  * AHCI keeps memory mapped across a reset, and xHCI forgets to unmap what it
  * cancels.  So with rewind=on each mapping is noted from its beginning to its
  * end, and all of it counts as changed at both that end and each rewind.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
+
 
 #include "qemu/osdep.h"
 #include "qemu/lockable.h"
