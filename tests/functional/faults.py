@@ -370,7 +370,7 @@ class Sweep:
                 time.sleep(0.02)
 
     def run(self, long: bool) -> Table:
-        """Not @long: each call with one error, and not every one of many."""
+        """Not @long: the 1st, 2nd, 4th, 8th ... call with one error."""
         counted = self._count()
         for kind in counted:
             if kind in EXCLUDED:
@@ -380,7 +380,7 @@ class Sweep:
             for err in errors:
                 nth = 1
                 while self.inject(kind, nth, err, ONCE):
-                    nth += 1 if long or nth < 4 else nth // 2
+                    nth = nth + 1 if long else nth * 2
                 # a signal does not come for ever, nor is all read by bits
                 if err not in (EINTR, SHORT):
                     self.inject(kind, 1, err, FROM_THEN_ON)
