@@ -280,7 +280,7 @@ class Sweep:
     it, or has a MachineError raised; @prepare: makes all ready, and is given a
     number that changes; @check: what must hold when it was done, raises Wrong
     otherwise; @refused: and when it was not; @after: cleans up.  The same
-    operation must succeed after a failure.
+    operation must succeed after a failure, which is tried unless @check does.
     """
 
     def __init__(self, title: str, faults: Faults, guest: Machine,
@@ -288,7 +288,8 @@ class Sweep:
                  check: Callable[[], None],
                  outcome: Callable[[], str] = lambda: 'done',
                  after: Callable[[], None] = lambda: None,
-                 refused: Callable[[], None] = lambda: None):
+                 refused: Callable[[], None] = lambda: None,
+                 again: bool = True):
         self.table = Table(title)
         self.faults = faults
         self.guest = guest
@@ -298,6 +299,7 @@ class Sweep:
         self.outcome = outcome
         self.after = after
         self.refused = refused
+        self.again = again
         self._turn = 0
         for _ in range(3):
             self._clean()
@@ -348,8 +350,9 @@ class Sweep:
             else:
                 outcome = 'refused'
                 self.refused()
-            if fired:
+            if fired and self.again:
                 self._clean()
+            if fired:
                 self._check_held()
         except (Wrong, MachineError) as e:
             raise Wrong(f'{self.table.title}: {where}: {e}') from e

@@ -290,7 +290,7 @@ def test_hugefile_end(huge_files, faults):
         files.end()
 
     sweep = Sweep('hugefile, end', faults, files.guest, prepare, files.end,
-                  check)
+                  check, again=False)
     assert sweep.run(LONG).rows['pwrite'].injected
 
 
