@@ -179,7 +179,8 @@ class Wrong(AssertionError):
 class Held:
     """What a process has of the host, for two that differ to be told apart."""
 
-    files: tuple[str, ...]
+    files: tuple[str, ...]      # without templates
+    open_templates: int
     shared: int         # bytes mapped from files, but for programs'
     templates: int      # and from templates
     private: int        # and others, without stacks
@@ -188,8 +189,10 @@ class Held:
     def of(pid: int) -> 'Held':
         files = sorted(os.readlink(f) for f in
                        Path(f'/proc/{pid}/fd').iterdir())
-        # which number a socket has, or which snapshot a template, is no matter
-        files = tuple(re.sub(r'ram-\w+|\d+', 'N', name) for name in files)
+        # which number a socket has is no matter
+        opened = sum('.template' in name for name in files)
+        files = tuple(re.sub(r'\d+', 'N', name) for name in files
+                      if '.template' not in name)
         shared = templates = private = 0
         for line in Path(f'/proc/{pid}/maps').read_text().splitlines():
             start, end = (int(n, 16) for n in line.split()[0].split('-'))
@@ -203,7 +206,7 @@ class Held:
                 continue
             elif size not in (MIB, 8 * MIB) and '[' not in line:
                 private += size
-        return Held(files, shared, templates, private)
+        return Held(files, opened, shared, templates, private)
 
     def check(self, before: 'Held') -> None:
         more = Counter(self.files) - Counter(before.files)
@@ -213,7 +216,9 @@ class Held:
         if self.shared != before.shared:
             raise Wrong(f'{self.shared - before.shared} bytes of files are '
                         'mapped more')
-        # mapped or copied, kept or not: which of them it is depends
+        # mapped, copied, kept or all of it: by two descriptors at most
+        if self.open_templates > 2:
+            raise Wrong(f'{self.open_templates} templates are open')
         if self.templates > 3 * RAM_SIZE:
             raise Wrong(f'{self.templates} bytes of templates are mapped')
         # malloc() has some, QEMU's RAM is more
