@@ -162,6 +162,31 @@ void faults_sweep(const char *name, const FaultTest *test, const void *param)
     }
 }
 
+#define PARENT "RAM_RESET_FAULTS_DIR"
+
+char *faults_make_dir(const char *template)
+{
+    char *dir = g_test_subprocess()
+                ? g_build_filename(g_getenv(PARENT), "planted-XXXXXX", NULL)
+                : g_strdup(template);
+
+    if (!g_mkdtemp(dir)) {
+        g_clear_pointer(&dir, g_free);
+    } else if (!g_test_subprocess()) {
+        g_setenv(PARENT, dir, true);
+    }
+    return dir;
+}
+
+void faults_remove_dir(char *dir)
+{
+    const char *argv[] = { "rm", "-rf", dir, NULL };
+
+    g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL,
+                 NULL, NULL, NULL, NULL);
+    g_free(dir);
+}
+
 static void test_planted(gconstpointer data)
 {
     const FaultPlanted *p = data;

@@ -100,6 +100,13 @@ void faults_add_planted(const FaultPlanted *planted);
 /* Say what is wrong, and after which fault, and end the program */
 G_NORETURN void faults_wrong(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
+/*
+ * A new directory at @template, for mkdtemp(), to be freed; NULL if that fails.
+ * Programs that planted bugs end have theirs in it, so all of it is removed.
+ */
+char *faults_make_dir(const char *template);
+void faults_remove_dir(char *dir);
+
 /* Fails unless sweeps have seen calls of each of @seen, up to FAULT_KINDS */
 void faults_assert_seen(const FaultKind *seen);
 

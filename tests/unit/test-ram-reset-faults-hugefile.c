@@ -290,8 +290,8 @@ int main(int argc, char **argv)
     int ret;
 
     g_test_init(&argc, &argv, NULL);
-    plain = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
-    huge = mount_hugetlbfs(plain);
+    plain = faults_make_dir("/tmp/ram-reset-XXXXXX");
+    huge = g_test_subprocess() ? NULL : mount_hugetlbfs(plain);
     g_test_add_func("/faults/hugeram", sweep_ram);
     g_test_add_func("/faults/hugerecord", sweep_record);
     for (unsigned i = 0; i < G_N_ELEMENTS(planted); i++) {
@@ -302,8 +302,7 @@ int main(int argc, char **argv)
     if (huge) {
         unmount_hugetlbfs(huge);
     }
-    rmdir(plain);
     g_free(huge);
-    g_free(plain);
+    faults_remove_dir(plain);
     return ret;
 }

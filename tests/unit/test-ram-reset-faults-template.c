@@ -308,12 +308,9 @@ int main(int argc, char **argv)
 
     g_test_init(&argc, &argv, NULL);
     /* Where fsync() takes no time, if that may be */
-    plain = g_strdup("/dev/shm/ram-reset-XXXXXX");
-    if (!g_mkdtemp(plain)) {
-        g_free(plain);
-        plain = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
-    }
-    huge = mount_hugetlbfs(plain);
+    plain = faults_make_dir("/dev/shm/ram-reset-XXXXXX") ?:
+            faults_make_dir("/tmp/ram-reset-XXXXXX");
+    huge = g_test_subprocess() ? NULL : mount_hugetlbfs(plain);
     for (unsigned at = 0; at < LEN; at++) {
         content[at] = 1 + at / PAGE;
     }
@@ -331,8 +328,7 @@ int main(int argc, char **argv)
     if (huge) {
         unmount_hugetlbfs(huge);
     }
-    rmdir(plain);
     g_free(huge);
-    g_free(plain);
+    faults_remove_dir(plain);
     return ret;
 }
