@@ -112,6 +112,13 @@ def at_device(name: str, offset: int, size: int, value: int
     return damage
 
 
+def large_table(image: Image) -> bytes:
+    name = b'fw_cfg/acpi_mr'
+    at = image.stream.data.index(name) + len(name) + 4
+    return image.with_stream(put(image.stream.data, at, 8, 1 << 40),
+                             image.data)
+
+
 def active_l1(image: Image) -> bytes:
     return put(image.data, int.from_bytes(image.data[40:48], 'big'), 8, 1)
 
@@ -123,6 +130,8 @@ QEMUS_OWN = {
     'small ROM': at_place('size of RAM block /rom@etc/table-loader', 0),
     'large ROM': at_place('size of RAM block /rom@etc/table-loader',
                           (1 << 64) - 1),
+    'large table of ACPI': large_table,
+    'interrupt counted by a PCI bus': at_device('PCIBUS', 4, 4, 1),
     'PCI device of a lower version': at_device('ide', 0, 4, 1),
 }
 
