@@ -102,7 +102,7 @@ def _cpio_entry(name: str, mode: int, data: bytes) -> bytes:
 def ring3_image() -> Path:
     return _compile(PRODUCTS / 'ring3.bin',
                     [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c',
-                     SOURCE / 'ring3-snapctl.c'],
+                     SOURCE / 'ring3-flight.c', SOURCE / 'ring3-snapctl.c'],
                     SOURCE / 'ring3.ld',
                     headers=[SOURCE / 'ring3.h', SNAPCTL_REGS])
 

@@ -5,7 +5,8 @@
  * Numbers are hexadecimal.  A command answers with one line that begins with
  * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when a loop
  * finds memory that it did not write: one character, so that a load can not cut
- * the report in two.  The snapctl device's commands are in ring3-snapctl.c.
+ * the report in two.  The snapctl device's commands are in ring3-snapctl.c, the
+ * work for inflight.py in ring3-flight.c.
  */
 
 #include "ring3.h"
@@ -211,7 +212,7 @@ static uint64_t checksum(uint64_t addr, uint64_t len)
     return sum;
 }
 
-static uint64_t ticks(void)
+uint64_t ticks(void)
 {
     uint32_t low, high;
 
@@ -354,6 +355,8 @@ static void serve(const char *line)
         answer_result(check_untouched(n[0], n[1], n[2], n[3]));
     } else if (take_word(&line, "loop")) {
         endless_loop(n[0], n[1], n[2], n[3]);
+    } else if (take_word(&line, "flight")) {
+        flight(n[0]);
     } else if (*line && !serve_snapctl(line, n)) {
         put_string("error\n");
     }

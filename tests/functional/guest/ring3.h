@@ -58,6 +58,10 @@ void fill(uint64_t addr, uint64_t len, uint64_t seed);
 void set(uint64_t addr, uint64_t len, uint64_t value);
 Result check_fill(uint64_t addr, uint64_t len, uint64_t seed);
 Result check_set(uint64_t addr, uint64_t len, uint64_t value);
+uint64_t ticks(void);
+
+/* Works with RAM and disk for ever; the World is at @addr */
+void flight(uint64_t addr);
 
 /* Whether @line was one of the snapctl device's commands; @n its numbers */
 bool serve_snapctl(const char *line, const uint64_t *n);
