@@ -40,14 +40,8 @@ static GArray *replaced;        /* of DiskSnapshot; NULL if there are none */
 /* Where RAM's last section has ended in the VM state saved last */
 static int64_t saved_ram_end;
 
-void ram_reset_finish_jobs(void)
-{
-    aio_poll(qemu_get_aio_context(), false);
-}
-
 bool ram_reset_save_prepare(Error **errp)
 {
-    ram_reset_finish_jobs();
     g_clear_pointer(&replaced, g_array_unref);
     return ram_reset_vm_is_whole(errp);
 }
@@ -128,10 +122,8 @@ static void retire_templates(const GArray *snapshots)
 void ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices)
 {
-    g_autoptr(GArray) snapshots = NULL;
+    g_autoptr(GArray) snapshots = find_snapshots(name, has_devices, devices);
 
-    ram_reset_finish_jobs();
-    snapshots = find_snapshots(name, has_devices, devices);
     retire_templates(snapshots);
 }
 

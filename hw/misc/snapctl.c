@@ -304,8 +304,10 @@ static void execute(SnapctlState *s)
     s->used_ns = get_clock();
 }
 
-static void do_command(SnapctlState *s)
+/* Outside of the vCPU's exit, and not in the middle of other work of QEMU's */
+static void command_bh(void *opaque)
 {
+    SnapctlState *s = opaque;
     RunState requested;
 
     /* a stopped guest's command waits until it goes on */
@@ -316,25 +318,10 @@ static void do_command(SnapctlState *s)
     } else if (qemu_vmstop_requested(&requested)) {
         vm_stop(requested);
     } else {
+        object_ref(OBJECT(s));
         execute(s);
+        object_unref(OBJECT(s));
     }
-}
-
-/*
- * Outside of the vCPU's exit, and not in the middle of other work of QEMU's.
- * Nor is work of the host's done in the middle of this one: its jobs come
- * before.  They may take the guest back, stop it, or unplug the device.
- */
-static void command_bh(void *opaque)
-{
-    SnapctlState *s = opaque;
-
-    object_ref(OBJECT(s));
-    ram_reset_finish_jobs();
-    if (qdev_is_realized(DEVICE(s))) {
-        do_command(s);
-    }
-    object_unref(OBJECT(s));
 }
 
 /* The vCPU that wrote a command, which nobody is left to do */

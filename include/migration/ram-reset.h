@@ -37,14 +37,16 @@ bool ram_reset_vm_is_whole(Error **errp);
 bool ram_reset_may_migrate(Error **errp);
 
 /**
- * ram_reset_finish_jobs: do what jobs have to do in the main context
+ * ram_reset_job_context: where snapshot jobs have the bottom half that does
+ * their work
  *
- * A snapshot job does its work in a bottom half, which would run as soon as a
- * save or a load polls for I/O: one in the midst of the other.  Before the
- * first one has begun, each comes after the other.  Jobs are started by the
- * main loop itself, never by a nested poll, so none comes later.
+ * Only the main loop runs it, in a turn of its own.  One of the main context
+ * would also be run by whoever polls for I/O: in the midst of a save, a load, a
+ * device's reset, or a vCPU's access to it.
+ *
+ * Returns: a borrowed reference
  */
-void ram_reset_finish_jobs(void);
+AioContext *ram_reset_job_context(void);
 
 /*
  * What load_snapshot() calls, in this order, with the BQL held.  Whatever
@@ -158,7 +160,7 @@ bool ram_reset_load_end(int ret, Error **errp);
  */
 
 /**
- * ram_reset_save_prepare: jobs are done first; see ram_reset_vm_is_whole()
+ * ram_reset_save_prepare: a save begins; see ram_reset_vm_is_whole()
  */
 bool ram_reset_save_prepare(Error **errp);
 
@@ -220,8 +222,7 @@ int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
 /**
  * ram_reset_delete_prepare: the snapshots @name are going to be deleted
  *
- * What delete_snapshot() calls.  Jobs are done before, see
- * ram_reset_finish_jobs(); templates go with the snapshots.
+ * What delete_snapshot() calls.  Their templates go with them.
  */
 void ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices);
