@@ -207,13 +207,6 @@ class Flight(Ops):
         What unpatched QEMU does not stand either.  RAM_RESET_FLIGHT=everything
         has it all the same, and shows it.
         """
-        # The work of a snapshot job is done within any nested poll of the main
-        # context's.  In that of a device that is being stopped, with the guest
-        # or by a write to its registers, a load aborts QEMU:
-        # "!s->ioeventfd_started".
-        if self.setup.stops or {'stop', 'migrate', 'noise'} & set(kinds) or \
-                any('reset' in kind for kind in kinds):
-            self.by_jobs = False
         # A save is in "save-vm" before it is refused, a load that is refused
         # leaves "restore-vm": a migration that ends then is aborted by
         # runstate_set(), and QEMU with it.

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Snapshot jobs come neither in the midst of other work, nor too late."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from dma import DRIVER_OK, SCRATCH, STATUS, Disk, Qtest
+from guests import Ring3
+from machine import DISK, MIB
+from test_rewind import RAM_SIZE, boot
+
+LOADS = 60
+ENDS = 10
+PATIENCE = 30
+
+
+class Resetter(threading.Thread):
+    """The guest's driver, which takes its disk up and resets it for ever."""
+
+    def __init__(self, qtest: Qtest, port: int):
+        super().__init__(daemon=True)
+        self._qtest = qtest
+        self._port = port
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            self._qtest.out('b', self._port + STATUS, DRIVER_OK)
+            self._qtest.out('b', self._port + STATUS, 0)
+
+
+@pytest.mark.parametrize('strategy', ('stock', 'auto'))
+def test_load_while_the_guest_resets_a_disk(tmp_path, fast_accel, strategy):
+    """To reset it is to wait for its requests, which polls for I/O."""
+    qtest = Qtest(tmp_path)
+    disk = Disk(tmp_path, MIB, RAM_SIZE - SCRATCH)
+    with Ring3(tmp_path, accel=fast_accel, ram=RAM_SIZE, memory='shared',
+               strategy=strategy,
+               options=',rewind=on,verify=on' if strategy == 'auto' else '',
+               args=('-device', f'virtio-blk-pci,drive={DISK}', *qtest.args,
+                     *disk.args)) as guest:
+        qtest.connect()
+        disk.read(qtest, 0, 8, 20 * MIB)
+        guest.save('s')
+        resetter = Resetter(qtest, disk.PORT)
+        resetter.start()
+        for _ in range(LOADS):
+            guest.load('s', 'qmp')
+        resetter.over.set()
+        resetter.join(PATIENCE)
+        assert not resetter.is_alive()
+        qtest.close()
+
+
+def test_end_with_a_job_that_has_just_begun(tmp_path, fast_accel):
+    """It is done, or is not, and QEMU does not wait for it for ever."""
+    for number in range(ENDS):
+        path = tmp_path / f'qmp{number}'
+        with boot(tmp_path, fast_accel, args=(
+                '-qmp', f'unix:{path},server=on,wait=off')) as guest, \
+                socket.socket(socket.AF_UNIX) as monitor:
+            guest.save('s')
+            monitor.connect(str(path))
+            where = {'tag': 's', 'vmstate': DISK, 'devices': [DISK]}
+            commands = [{'execute': 'qmp_capabilities'},
+                        {'execute': 'snapshot-load',
+                         'arguments': {'job-id': 'j', **where}},
+                        {'execute': 'quit'}]
+            monitor.sendall(b''.join(json.dumps(c).encode() + b'\n'
+                                     for c in commands))
+            assert guest.process.wait(PATIENCE) == 0
