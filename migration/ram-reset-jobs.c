@@ -5,16 +5,34 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/job.h"
 #include "qemu/main-loop.h"
 #include "qemu/notify.h"
 #include "system/system.h"
 #include "migration/ram-reset.h"
 
+static bool is_any_left(void)
+{
+    JOB_LOCK_GUARD();
+
+    for (Job *job = job_next_locked(NULL); job; job = job_next_locked(job)) {
+        JobType type = job_type(job);
+
+        if ((type == JOB_TYPE_SNAPSHOT_LOAD || type == JOB_TYPE_SNAPSHOT_SAVE ||
+             type == JOB_TYPE_SNAPSHOT_DELETE) &&
+            !job_is_completed_locked(job)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Who waits for jobs when QEMU ends polls the main context only */
 static void finish_jobs(Notifier *n, void *opaque)
 {
-    while (aio_poll(iohandler_get_aio_context(), false)) {
-        /* until nothing is left to do */
+    while (is_any_left()) {
+        aio_poll(iohandler_get_aio_context(), false);
+        aio_poll(qemu_get_aio_context(), false);
     }
 }
 

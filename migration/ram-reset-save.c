@@ -27,7 +27,7 @@
 /* RAM_SAVE_FLAG_EOS */
 #define END_OF_SECTION 8
 
-/* A snapshot in one of the disks, to which this is a reference */
+/* A snapshot in one of the disks, none of which goes away during a save */
 typedef struct DiskSnapshot {
     BlockDriverState *bs;
     QEMUSnapshotInfo sn;
@@ -46,11 +46,6 @@ bool ram_reset_save_prepare(Error **errp)
     return ram_reset_vm_is_whole(errp);
 }
 
-static void clear_snapshot(void *opaque)
-{
-    bdrv_unref(((DiskSnapshot *)opaque)->bs);
-}
-
 static void add_snapshots_of(BlockDriverState *bs, const char *name,
                              GArray *snapshots)
 {
@@ -61,7 +56,6 @@ static void add_snapshots_of(BlockDriverState *bs, const char *name,
         if (!strcmp(list[i].name, name)) {
             DiskSnapshot found = { .bs = bs, .sn = list[i] };
 
-            bdrv_ref(bs);
             g_array_append_val(snapshots, found);
         }
     }
@@ -84,7 +78,6 @@ static GArray *find_snapshots(const char *name, bool has_devices,
     BlockDriverState *bs;
     BdrvNextIterator it;
 
-    g_array_set_clear_func(snapshots, clear_snapshot);
     for (; has_devices && devices; devices = devices->next) {
         bs = bdrv_find_node(devices->value);
         if (bs) {
@@ -104,7 +97,8 @@ static GArray *find_snapshots(const char *name, bool has_devices,
 /* Some formats (rbd) go by the name, and cannot have two */
 static bool is_known_by_name(const DiskSnapshot *s)
 {
-    return !strcmp(s->sn.id_str, s->sn.name);
+    return !strcmp(s->sn.id_str, s->sn.name) &&
+           strcmp(bdrv_get_format_name(s->bs), "qcow2");
 }
 
 /* As they are going to be deleted */
@@ -167,21 +161,36 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
     }
 }
 
-/* It may be gone although that has failed */
+/* With all that has been changed in it; any change writes it */
+static bool write_list(BlockDriverState *bs)
+{
+    QEMUSnapshotInfo sn = { .name = "ram-reset-scratch" };
+
+    return bdrv_snapshot_create(bs, &sn) >= 0 &&
+           bdrv_snapshot_delete(bs, sn.id_str, sn.name, NULL) >= 0;
+}
+
+/*
+ * It may be gone although that has failed.  But qcow2 takes it off the list in
+ * memory before that is written: the image would still have the old one, and
+ * before the new one.
+ */
 static bool delete_one(const DiskSnapshot *s, Error **errp)
 {
     ERRP_GUARD();
+    static bool warned;
     QEMUSnapshotInfo sn;
 
     if (bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, errp) < 0) {
         if (bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
-                                              &sn, NULL)) {
+                                              &sn, NULL) ||
+            !write_list(s->bs)) {
             error_prepend(errp, "Could not delete the snapshot '%s' that is to "
                           "be replaced on '%s': ", s->sn.name,
                           bdrv_get_device_or_node_name(s->bs));
             return false;
         }
-        warn_report_err(*errp);
+        warn_report_err_once_cond(&warned, *errp);
         *errp = NULL;
     }
     return true;

@@ -17,6 +17,7 @@
 #include "migration/colo.h"
 #include "migration/misc.h"
 #include "migration/ram-reset.h"
+#include "migration/vmstate.h"
 #include "migration.h"
 #include "options.h"
 #include "postcopy-ram.h"
@@ -119,8 +120,8 @@ bool ram_reset_may_migrate(Error **errp)
     }
     if (runstate_check(RUN_STATE_RESTORE_VM)) {
         /* there is no way from it to RUN_STATE_FINISH_MIGRATE */
-        error_setg(errp, "The VM has been stopped to load a snapshot, which "
-                   "was refused; continue it, then migrate it");
+        error_setg(errp, "The VM has been stopped to load a snapshot, and has "
+                   "not been continued; continue it, then migrate it");
         return false;
     }
     return true;
@@ -161,11 +162,33 @@ static bool check_tag(BlockDriverState *bs, const char *tag, Error **errp)
     return true;
 }
 
-static int on_its_way_out(Object *obj, void *opaque)
+static DeviceState *as_device(Object *obj)
 {
-    DeviceState *dev = (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
+    return (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
+}
 
-    return dev && dev->pending_deleted_event;
+/* Or what it is a part of */
+static bool is_on_its_way_out(Object *obj)
+{
+    for (; obj; obj = obj->parent) {
+        if (as_device(obj) && as_device(obj)->pending_deleted_event) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* @opaque: of bool, by whether it is on its way out */
+static int note_unmigratable(Object *obj, void *opaque)
+{
+    DeviceState *dev = as_device(obj);
+    const VMStateDescription *vmsd = dev && dev->realized ? qdev_get_vmsd(dev)
+                                                          : NULL;
+
+    if (vmsd && vmsd->unmigratable) {
+        ((bool *)opaque)[is_on_its_way_out(obj)] = true;
+    }
+    return 0;
 }
 
 /*
@@ -175,12 +198,14 @@ static int on_its_way_out(Object *obj, void *opaque)
 static bool check_devices(Error **errp)
 {
     ERRP_GUARD();
+    bool found[] = { false, false };
 
     if (!qemu_savevm_state_blocked(errp)) {
         return true;
     }
-    if (object_child_foreach_recursive(object_get_root(), on_its_way_out,
-                                       NULL)) {
+    object_child_foreach_recursive(object_get_root(), note_unmigratable,
+                                   found);
+    if (found[true] && !found[false]) {
         error_free(*errp);
         *errp = NULL;
         return true;
@@ -447,7 +472,10 @@ bool ram_reset_load_end(int ret, Error **errp)
         return true;
     }
     ram_reset_slots_change(false);
-    if (!ret && load.verify_err) {
+    if (ret > 0) {
+        error_setg(errp, "the VM state asks QEMU to end the load");
+        ok = false;
+    } else if (!ret && load.verify_err) {
         if (load.from_template || load.rewound) {
             ram_reset_template_remove("RAM that was taken from it is not what "
                                       "the snapshot has");

@@ -146,7 +146,7 @@ void ram_reset_load_ram_done(int ret);
  * ram_reset_load_end: the load is over, or is given up
  *
  * @ret: what loading the VM state gave, 0 or -errno
- * @errp: set only if @ret is 0
+ * @errp: set only if @ret is not negative
  *
  * Returns: false with @errp set if RAM is not what the snapshot has, see
  * verify=on.  The VM is not whole then, nor if @ret is not 0.  Does nothing if

@@ -12,7 +12,6 @@
  * end, and all of it counts as changed at both that end and each rewind.
  */
 
-
 #include "qemu/osdep.h"
 #include "qemu/lockable.h"
 #include "qemu/main-loop.h"
@@ -26,9 +25,13 @@ typedef struct Mapping {
     unsigned count;
 } Mapping;
 
+/* A device that never unmaps must not fill our memory, nor be asked about */
+#define MAX_MAPPINGS 65536
+
 bool ram_reset_noting;
 
 static GHashTable *mappings;    /* under @lock */
+static bool too_many;           /* atomic: some could not be noted */
 static QemuMutex lock;
 
 void mappings_note(bool on)
@@ -39,6 +42,7 @@ void mappings_note(bool on)
         mappings = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL,
                                          g_free);
     }
+    qatomic_set(&too_many, false);
     qatomic_set(&ram_reset_noting, on);
     if (!on) {
         QEMU_LOCK_GUARD(&lock);
@@ -59,6 +63,10 @@ void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
 
     QEMU_LOCK_GUARD(&lock);
     m = find(rb, start);
+    if (!m && g_hash_table_size(mappings) == MAX_MAPPINGS) {
+        qatomic_set(&too_many, true);
+        return;
+    }
     if (!m) {
         m = g_new0(Mapping, 1);
         m->address = rb->offset + start;
@@ -86,6 +94,11 @@ uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
         }
     }
     return qatomic_read(&ram_reset_tracking) ? len : access_len;
+}
+
+bool mappings_are_known(void)
+{
+    return !qatomic_read(&too_many);
 }
 
 void mappings_count_as_changed(void)

@@ -15,6 +15,9 @@
  */
 void mappings_note(bool on);
 
+/* Whether all have been noted, of which there is a limit */
+bool mappings_are_known(void);
+
 /* Those that there are now, all of each.  While RAM is tracked, BQL held */
 void mappings_count_as_changed(void);
 

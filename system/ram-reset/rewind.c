@@ -252,6 +252,10 @@ static char *unseen_writes(void)
         return g_strdup_printf("%s holds guest memory, and may write to it "
                                "unseen", follower);
     }
+    if (!mappings_are_known()) {
+        return g_strdup("devices have mapped memory that they do not unmap, "
+                        "more of it than can be noted");
+    }
     return g_strdup(ram_block_discard_is_disabled()
                     ? "discarding RAM is disabled, a device has pinned it and "
                       "may write to it unseen" : NULL);

@@ -54,6 +54,10 @@ class Qtest:
         self.ask(f'memset {start:#x} {size:#x} 1')
         self.close()
 
+    def send(self, lines: str) -> None:
+        """Answers are not waited for, and nothing can be asked afterwards."""
+        self._socket.sendall(lines.encode())
+
     def ask(self, line: str) -> str:
         self._socket.sendall(line.encode() + b'\n')
         answer = self._lines.readline().split()

@@ -157,8 +157,9 @@ class Flight(Ops):
     def recover(self, tag: str) -> None:
         """A good load always works, and leaves the guest in that world."""
         self.tidy()
-        if self.craft.status() == 'postmigrate':
-            self.craft.cont()           # disks are inactive until then
+        # disks are inactive until then; a reset may have come in between
+        if self.craft.status() in ('postmigrate', 'prelaunch'):
+            self.craft.cont()
         try:
             self.craft.load(tag)
         except MachineError as e:

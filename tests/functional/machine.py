@@ -170,8 +170,12 @@ class Machine:
     def __enter__(self) -> 'Machine':
         return self
 
-    def __exit__(self, *unused) -> None:
+    def __exit__(self, failed, *unused) -> None:
+        alive = self.process.poll() is None
         self.close()
+        if alive and not failed and self.process.returncode:
+            raise MachineError('QEMU ends with status '
+                               f'{self.process.returncode}: {self.log()}')
 
     def close(self) -> None:
         if self.process.poll() is None:

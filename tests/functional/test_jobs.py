@@ -2,14 +2,17 @@
 """Snapshot jobs come neither in the midst of other work, nor too late."""
 
 import json
+import signal
 import socket
 import threading
+import time
 
 import pytest
 
-from dma import DRIVER_OK, SCRATCH, STATUS, Disk, Qtest
+from dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DRIVER_OK, SCRATCH,
+                 STATUS, Disk, Qtest)
 from guests import Ring3
-from machine import DISK, MIB
+from machine import DISK, MIB, Machine
 from test_rewind import RAM_SIZE, boot
 
 LOADS = 60
@@ -72,3 +75,46 @@ def test_end_with_a_job_that_has_just_begun(tmp_path, fast_accel):
             monitor.sendall(b''.join(json.dumps(c).encode() + b'\n'
                                      for c in commands))
             assert guest.process.wait(PATIENCE) == 0
+
+
+class Board:
+    """A guest's way to snapctl's registers, to a reset and to its end."""
+
+    BAR, SLOT = 0xe0000000, 5
+    POWER, PORTS = 1, 0x600         # PIIX4's function, and where it is put
+
+    def __init__(self, qtest: Qtest):
+        self._qtest = qtest
+        self._configure(self.SLOT, 0, (BAR0, self.BAR), (COMMAND, 6))
+        self._configure(self.POWER, 3, (0x40, self.PORTS | 1), (0x80, 1),
+                        (COMMAND, 1))
+
+    def _configure(self, slot: int, function: int, *values: tuple[int, int]
+                   ) -> None:
+        for register, value in values:
+            self._qtest.out('l', CONFIG_ADDRESS,
+                            1 << 31 | slot << 11 | function << 8 | register)
+            self._qtest.out('l', CONFIG_DATA, value)
+
+    def lines(self) -> str:
+        """A save, a reset and the power off."""
+        return (f'writel {self.BAR + 0x14:#x} 1\noutb 0xcf9 6\n'
+                f'outw {self.PORTS + 4:#x} 0x2000\n')
+
+
+def test_end_with_a_reset_and_a_command_of_the_guest(tmp_path):
+    """The command waits for the reset, which is not to come any more."""
+    qtest = Qtest(tmp_path)
+    with Machine(tmp_path, accel='qtest', ram=RAM_SIZE, args=(
+            '-device', f'snapctl,allow=both,slots=a,addr={Board.SLOT}',
+            *qtest.args)) as machine:
+        qtest.connect()
+        board = Board(qtest)
+        machine.snapshot_job('snapshot-save', 's')
+        # so that all of it comes in one turn of the main loop's
+        machine.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.1)
+        qtest.send(board.lines())
+        machine.process.send_signal(signal.SIGCONT)
+        assert machine.process.wait(PATIENCE) == 0
+        qtest.close()
