@@ -417,8 +417,8 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
  *     lately may go for it, otherwise those that this QEMU has saved
  *
  * Between ram_reset_settle() and ram_reset_finish(), or outside of a reset.  A
- * failure is warned of, see warning.h.  What ram_reset_keep() keeps afterwards is this
- * file.
+ * failure is warned of, see warning.h.  What ram_reset_keep() keeps afterwards
+ * is this file.
  */
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
                              bool (*ignored)(RAMBlock *rb));

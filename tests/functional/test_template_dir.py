@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,9 +207,14 @@ def test_saves_are_without_where_only_others_could_go(tmp_path, templates):
 
 # What is logged
 
+def most_since(begin: float) -> int:
+    """Warnings of one problem, a minute or more apart."""
+    return 1 + int(time.monotonic() - begin) // 60
+
+
 def test_templates_that_cannot_be_made_are_logged_once(tmp_path, templates):
     """Not for each save; query-ram-reset has the last one's reason."""
-    said = ''
+    said, begin = '', time.monotonic()
     with boot(tmp_path, templates, options=f',template-limit={STORED // 2}'
               ) as guest:
         for seed in range(1, SAVES + 1):
@@ -216,12 +222,12 @@ def test_templates_that_cannot_be_made_are_logged_once(tmp_path, templates):
             guest.ask('fill', START, STORED + (seed % 4) * MIB, seed)
             said += guest.hmp(f'savevm s{seed % 5}')
             assert 'MiB' in template_of(guest)['problem']
-        assert (said + guest.log()).count(NOT_MADE) == 1
+        assert 1 <= (said + guest.log()).count(NOT_MADE) <= most_since(begin)
 
 
 def test_failures_between_successes_are_logged_once(tmp_path, templates):
     """A guest decides which of its saves fit."""
-    said = ''
+    said, begin = '', time.monotonic()
     with boot(tmp_path, templates, options=f',template-limit={STORED // 2}'
               ) as guest:
         for seed in range(1, SAVES // 2 + 1):
@@ -230,7 +236,7 @@ def test_failures_between_successes_are_logged_once(tmp_path, templates):
                       seed if not fits else 0)
             said += guest.hmp('savevm s')
             assert len(files(templates)) == fits
-        assert (said + guest.log()).count(NOT_MADE) == 1
+        assert 1 <= (said + guest.log()).count(NOT_MADE) <= most_since(begin)
 
 
 @pytest.mark.parametrize('fits', (True, False), ids=('room', 'no-room'))
@@ -241,13 +247,12 @@ def test_a_guest_that_saves_in_a_loop(tmp_path, templates, fast_accel, fits):
                        f'template-dir={templates}{limit}')
     with SnapctlGuest(tmp_path, accel=fast_accel, memory='private', args=args
                       ) as guest:
-        for n in range(SAVES):
+        begin = time.monotonic()
+        for _ in range(SAVES):
             assert guest.snap(A, SAVE)[0] == SAVED
             assert len(files(templates)) == fits
-            if not n:
-                said = guest.log()
-        assert said.count(NOT_MADE) == (not fits)
-        assert guest.log() == said
+        said = guest.log().count(NOT_MADE)
+        assert said == 0 if fits else 1 <= said <= most_since(begin)
 
 
 # Limits on the size of files
