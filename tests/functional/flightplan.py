@@ -151,6 +151,9 @@ class Flight(Ops):
     def _fly(self) -> None:
         if self.setup.accel != 'qtest' and not self.craft.wait_beats(2):
             self.alive()
+            if self.craft.was_reset():      # by the host, before it was saved
+                self.craft.take_off()
+                return
             raise Finding(f'the guest stands still, {self.craft.status()} '
                           f'{self.craft.world()}')
 

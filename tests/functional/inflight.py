@@ -292,7 +292,8 @@ class Craft(Ring3Words, Machine):
 
     def wait_beats(self, count: int) -> bool:
         """Whether the guest has checked itself that often."""
-        start, commands = self.world()['beat'], self.commands()
+        world, commands = self.world(), self.commands()
+        start = world['beat']
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             now = self.world()['beat']
@@ -303,8 +304,22 @@ class Craft(Ring3Words, Machine):
             if self.status() in ('io-error', 'paused'):
                 self.cont()
             time.sleep(0.005)
-        # one that takes itself back again and again gets nowhere, and works
-        return self.commands() > commands
+        # one that takes itself back again and again gets nowhere, and works,
+        # and so does one whose disk has an error for ever
+        return self.commands() > commands or \
+            self.world()['retries'] > world['retries'] + 1
+
+    def was_reset(self) -> bool:
+        """It waits for a command, and it was not the guest who wanted that."""
+        for event in self._qmp.get_events():
+            if event['event'] == 'RESET' and event['data']['guest']:
+                return False
+        self.TIMEOUT = PATIENCE
+        try:
+            self.sync()
+        except MachineError:
+            return False
+        return True
 
     def commands(self) -> int:
         """That the guest has had done."""
