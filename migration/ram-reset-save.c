@@ -116,9 +116,12 @@ static void retire_templates(const GArray *snapshots)
 void ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices)
 {
-    g_autoptr(GArray) snapshots = find_snapshots(name, has_devices, devices);
+    g_autoptr(GArray) snapshots = NULL;
 
-    retire_templates(snapshots);
+    if (ram_reset_templates_wanted()) {
+        snapshots = find_snapshots(name, has_devices, devices);
+        retire_templates(snapshots);
+    }
 }
 
 bool ram_reset_save_replaces(const char *name, bool has_devices,
@@ -205,10 +208,11 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
 static bool delete_replaced(const char *name, bool has_devices,
                             strList *devices, Error **errp)
 {
-    if (replaced) {
-        retire_templates(replaced);
+    if (!replaced) {
+        return true;
     }
-    for (unsigned i = 0; replaced && i < replaced->len; i++) {
+    retire_templates(replaced);
+    for (unsigned i = 0; i < replaced->len; i++) {
         if (!delete_one(&g_array_index(replaced, DiskSnapshot, i), errp)) {
             ram_reset_save_undo(name, has_devices, devices);
             return false;

@@ -348,7 +348,7 @@ extern bool ram_reset_noting;
 
 void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len);
 uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
-                            uint64_t access_len);
+                                uint64_t access_len);
 
 /**
  * ram_reset_dma_map: a range of @rb is going to be written to through a pointer
@@ -370,7 +370,7 @@ static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
  * Returns: how much of it counts as written to
  */
 static inline uint64_t ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
-                                       uint64_t len, uint64_t access_len)
+                                           uint64_t len, uint64_t access_len)
 {
     return unlikely(qatomic_read(&ram_reset_noting))
            ? ram_reset_do_dma_unmap(rb, start, len, access_len) : access_len;

@@ -134,7 +134,7 @@ void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
 }
 
 uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
-                            uint64_t access_len)
+                                uint64_t access_len)
 {
     return access_len;
 }
