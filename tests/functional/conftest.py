@@ -37,6 +37,12 @@ def strategy(request) -> str:
     return request.param
 
 
+@pytest.fixture(params=('stock', 'auto'))
+def served(request) -> str:
+    """Without a ram-reset object, or with one."""
+    return request.param
+
+
 @pytest.fixture(params=machine.MEMORIES)
 def memory(request) -> str:
     return request.param

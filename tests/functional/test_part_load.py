@@ -16,11 +16,6 @@ PART = "a part of snapshot 'bad'"
 DAMAGES = {'ram': damage_ram_records, 'device': damage_device}
 
 
-@pytest.fixture(params=('stock', 'auto'))
-def served(request) -> str:
-    return request.param
-
-
 def fail_to_load(guest: Ring3) -> None:
     with pytest.raises(MachineError):
         guest.load('bad')

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Who else uses the dirty log, and who writes to guest RAM past it."""
 
+import contextlib
 import socket
 import struct
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +35,9 @@ def test_migration_after_a_load(tmp_path, tracker):
         guest.qmp('migrate', uri=f'file:{state}')
         wait_for_migration(guest, 'completed')
     with Ring3(tmp_path, accel=tracker, memory='shared', ram=RAM_SIZE,
-               args=('-incoming', f'file:{state}')) as guest:
+               args=('-incoming', 'defer')) as guest:
+        # not before: an event would come between a greeting and its answer
+        guest.qmp('migrate-incoming', uri=f'file:{state}')
         for _ in range(5):
             guest.next_pass()
         guest.sync()
@@ -113,15 +118,24 @@ def test_memory_plugged_while_a_log_is_on(tmp_path, tracker):
             assert_rewound(guest)
 
 
-def test_request_that_failed_in_part(tmp_path, fast_accel):
-    """It says that it has written nothing, and is dropped by the reset."""
-    qtest = Qtest(tmp_path)
-    disk = BadDisk(tmp_path, MIB, RAM_SIZE - SCRATCH)
-    good = disk.GOOD * SECTOR
-    with boot(tmp_path, fast_accel, options=',verify=on',
+@contextlib.contextmanager
+def with_bad_disk(workdir: Path, accel: str
+                  ) -> Iterator[tuple[Ring3, Qtest, BadDisk]]:
+    """A guest whose RAM a disk reads into, which fails behind its beginning."""
+    qtest = Qtest(workdir)
+    disk = BadDisk(workdir, MIB, RAM_SIZE - SCRATCH)
+    with boot(workdir, accel, options=',verify=on',
               args=('-device', f'virtio-blk-pci,drive={DISK}', *qtest.args,
                     *disk.args)) as guest:
         qtest.connect()
+        yield guest, qtest, disk
+        qtest.close()
+
+
+def test_request_that_failed_in_part(tmp_path, fast_accel):
+    """It says that it has written nothing, and is dropped by the reset."""
+    good = BadDisk.GOOD * SECTOR
+    with with_bad_disk(tmp_path, fast_accel) as (guest, qtest, disk):
         guest.ask('fill', START, 2 * good, 1)
         guest.save('s')
         for _ in range(3):
@@ -132,18 +146,12 @@ def test_request_that_failed_in_part(tmp_path, fast_accel):
             assert_rewound(guest)
             guest.cont()
             guest.ask('check-fill', START, 2 * good, 1)
-        qtest.close()
 
 
 def test_request_that_was_begun_before_the_save(tmp_path, fast_accel):
     """Its memory was mapped before anything was tracked; a retry writes it."""
-    qtest = Qtest(tmp_path)
-    disk = BadDisk(tmp_path, MIB, RAM_SIZE - SCRATCH)
-    good = disk.GOOD * SECTOR
-    with boot(tmp_path, fast_accel, options=',verify=on',
-              args=('-device', f'virtio-blk-pci,drive={DISK}', *qtest.args,
-                    *disk.args)) as guest:
-        qtest.connect()
+    good = BadDisk.GOOD * SECTOR
+    with with_bad_disk(tmp_path, fast_accel) as (guest, qtest, disk):
         disk.start(qtest, 0, 2 * disk.GOOD, START)
         wait_for_status(guest, 'io-error')
         qtest.ask(f'memset {START:#x} {2 * good:#x} 0x5a')
@@ -155,7 +163,6 @@ def test_request_that_was_begun_before_the_save(tmp_path, fast_accel):
             guest.load('s')
             assert_rewound(guest)
             assert qtest.read(START, 2 * good) == b'\x5a' * 2 * good
-        qtest.close()
 
 
 def test_object_that_comes_late(tmp_path):

@@ -38,12 +38,6 @@ def machine_type(request) -> str:
     return request.param
 
 
-@pytest.fixture(params=('stock', 'auto'))
-def served(request) -> str:
-    """Without a ram-reset object, or with one that rewinds."""
-    return request.param
-
-
 def outcome(event: dict) -> dict:
     assert event['qom-path'] == '/machine/peripheral/snap0'
     return {name: event[name] for name in event if name != 'qom-path'}

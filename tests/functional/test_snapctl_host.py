@@ -28,12 +28,6 @@ def command(request) -> int:
     return COMMANDS[request.param]
 
 
-@pytest.fixture(params=('stock', 'auto'))
-def served(request) -> str:
-    """Without a ram-reset object, or with one that rewinds."""
-    return request.param
-
-
 class Rival(SnapctlGuest):
     """Idle, until it begins to repeat a command."""
 

@@ -161,14 +161,21 @@ def test_other_snapshots_keep_theirs(tmp_path, templates):
 
 # Room for others'
 
-def test_saves_do_not_evict_templates_of_others(tmp_path, templates):
-    """A guest that saves makes room among its own."""
-    options = f',template-limit={STORED * 5 // 2}'
+def save_of_another(tmp_path: Path, templates: Path, options: str
+                    ) -> tuple[Path, str]:
+    """Where another VM lives, and the template that it made long ago."""
     other = tmp_path / 'other'
     other.mkdir()
     save(other, templates, options=options)
     theirs, = files(templates)
     let_age(templates)
+    return other, theirs
+
+
+def test_saves_do_not_evict_templates_of_others(tmp_path, templates):
+    """A guest that saves makes room among its own."""
+    options = f',template-limit={STORED * 5 // 2}'
+    other, theirs = save_of_another(tmp_path, templates, options)
     with boot(tmp_path, templates, options=options) as guest:
         mine = []
         for seed, tag in enumerate('abcab', 1):
@@ -184,11 +191,7 @@ def test_saves_do_not_evict_templates_of_others(tmp_path, templates):
 def test_saves_are_without_where_only_others_could_go(tmp_path, templates):
     """It is said why, and the next one who loads may make room."""
     options = f',template-limit={STORED * 3 // 2}'
-    other = tmp_path / 'other'
-    other.mkdir()
-    save(other, templates, options=options)
-    theirs, = files(templates)
-    let_age(templates)
+    _, theirs = save_of_another(tmp_path, templates, options)
     with boot(tmp_path, templates, options=options) as guest:
         guest.ask('fill', START, STORED, 2)
         guest.stop()

@@ -39,6 +39,24 @@ uint64_t hugepages_to_spare(void)
     return number_in(POOL "free_hugepages") - number_in(POOL "resv_hugepages");
 }
 
+bool may_use_hugepages(unsigned pages)
+{
+    if (hugepages_to_spare() < pages) {
+        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
+        return false;
+    }
+    return true;
+}
+
+bool may_use_hugetlbfs(const char *folder, unsigned pages)
+{
+    if (!folder) {
+        g_test_skip("no right to mount a hugetlbfs of 2 MiB pages");
+        return false;
+    }
+    return may_use_hugepages(pages);
+}
+
 char *mount_hugetlbfs(const char *dir)
 {
     char *name = g_build_filename(dir, "huge", NULL);
@@ -61,11 +79,7 @@ void unmount_hugetlbfs(const char *path)
 
 bool possible(const Kind *kind)
 {
-    if (kind->huge && hugepages_to_spare() < 12) {
-        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
-        return false;
-    }
-    return true;
+    return !kind->huge || may_use_hugepages(12);
 }
 
 Ram *ram_new(const Kind *kind, const char *name, unsigned flags)

@@ -35,6 +35,12 @@ uint64_t number_in(const char *name);
 /* Hugepages that nobody has, nor has reserved */
 uint64_t hugepages_to_spare(void);
 
+/* Whether so many are; the test is skipped if not */
+bool may_use_hugepages(unsigned pages);
+
+/* And whether there is @folder on hugetlbfs to have them in, or NULL */
+bool may_use_hugetlbfs(const char *folder, unsigned pages);
+
 /*
  * A hugetlbfs of 2 MiB pages, mounted below @dir in a mount namespace of ours,
  * so that it goes away with us.  Its path, to be freed; NULL if we may not.

@@ -238,18 +238,6 @@ static const FaultTest write_record = { setup_record, run_record, check_record,
 static const FaultTest read_record = { setup_record, run_read_record,
                                        check_read_record, teardown };
 
-static bool may_sweep(void)
-{
-    if (!huge) {
-        g_test_skip("no right to mount a hugetlbfs of 2 MiB pages");
-    } else if (hugepages_to_spare() < 8) {
-        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
-    } else {
-        return true;
-    }
-    return false;
-}
-
 static void sweep_ram(void)
 {
     static const FaultKind seen[] = {
@@ -259,7 +247,7 @@ static void sweep_ram(void)
         FAULT_READ, FAULT_KINDS,
     };
 
-    if (may_sweep()) {
+    if (may_use_hugetlbfs(huge, 8)) {
         faults_sweep("hugeram-create", &create, huge);
         faults_sweep("hugeram-take", &take, huge);
         faults_assert_seen(seen);

@@ -273,11 +273,7 @@ static void sweep_room(void)
 
 static void sweep_huge(void)
 {
-    if (!huge) {
-        g_test_skip("no right to mount a hugetlbfs of 2 MiB pages");
-    } else if (hugepages_to_spare() < 8) {
-        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 64 or more");
-    } else {
+    if (may_use_hugetlbfs(huge, 8)) {
         faults_sweep("template-write-huge", &write_new, huge);
     }
 }
