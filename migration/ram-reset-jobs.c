@@ -8,7 +8,7 @@
 #include "qemu/job.h"
 #include "qemu/main-loop.h"
 #include "qemu/notify.h"
-#include "system/system.h"
+#include "system/runstate.h"
 #include "migration/ram-reset.h"
 
 static bool is_any_left(void)

@@ -140,7 +140,7 @@ static bool compare_layout(const Layout *layout, Error **errp)
     }
     /* RAM that the load would leave as the old guest had it */
     RAMBLOCK_FOREACH(rb) {
-        if (ram_reset_claims(rb) &&
+        if (ram_reset_covers(rb) &&
             !g_hash_table_contains(layout->blocks, rb->idstr)) {
             error_setg(errp, "this machine has RAM block '%s' of %" PRIu64
                        " bytes, which is not in it", rb->idstr,

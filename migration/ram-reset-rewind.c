@@ -24,7 +24,7 @@ typedef struct Snapshot {
     QEMUSnapshotInfo sn;
 } Snapshot;
 
-/* The snapshot whose content is kept, if ram_reset_rewind_doubt() has none */
+/* The snapshot whose content is kept, if ram_reset_rewind_blocker() has none */
 static struct {
     Snapshot snapshot;
     bool ignore_shared, used;
@@ -54,13 +54,13 @@ static void set(Snapshot *s, BlockDriverState *bs, const QEMUSnapshotInfo *sn)
     s->sn = *sn;
 }
 
-const char *ram_reset_snapshot_doubt(BlockDriverState *bs,
-                                     const QEMUSnapshotInfo *sn)
+const char *ram_reset_snapshot_blocker(BlockDriverState *bs,
+                                       const QEMUSnapshotInfo *sn)
 {
-    const char *doubt = ram_reset_rewind_doubt();
+    const char *blocker = ram_reset_rewind_blocker();
 
-    if (doubt) {
-        return doubt;
+    if (blocker) {
+        return blocker;
     }
     if (!same(&kept.snapshot, bs, sn)) {
         return "RAM is not what this snapshot has, another one has been "
@@ -118,11 +118,11 @@ static void keep(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                  int64_t ram_end, bool loaded)
 {
     watch_migration();
-    if (!ram_reset_keep(migrate_ram_is_ignored, loaded)) {
+    if (!ram_reset_take_baseline(migrate_ram_is_ignored, loaded)) {
         return;
     }
     if (ram_end <= 0) {
-        ram_reset_forget("in the snapshot, RAM lies between other things");
+        ram_reset_forget_baseline("in the snapshot, RAM lies between other things");
         return;
     }
     set(&kept.snapshot, bs, sn);
@@ -137,8 +137,8 @@ void ram_reset_snapshot_loaded(BlockDriverState *bs,
     if (is_worth_keeping(bs, sn) || ram_reset_has_template()) {
         keep(bs, sn, ram_end, true);
     } else {
-        ram_reset_keep_nothing("snapshots have been loaded in turn, and what "
-                               "was kept of them was of no use");
+        ram_reset_no_baseline("snapshots have been loaded in turn, and what "
+                              "was kept of them was of no use");
     }
 }
 
@@ -149,9 +149,9 @@ void ram_reset_snapshot_saved(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     keep(bs, sn, ram_end, false);
 }
 
-const char *ram_reset_snapshot_kept(void)
+const char *ram_reset_snapshot_of_baseline(void)
 {
-    return ram_reset_rewind_doubt() ? NULL : kept.snapshot.sn.name;
+    return ram_reset_rewind_blocker() ? NULL : kept.snapshot.sn.name;
 }
 
 int64_t ram_reset_file_position(QEMUFile *f)

@@ -11,15 +11,15 @@
 #include "migration/qemu-file-types.h"
 
 /*
- * What is kept by ram_reset_keep() is the content of one snapshot.  BQL held.
+ * What is kept by ram_reset_take_baseline() is the content of one snapshot.  BQL held.
  */
 
 /*
  * Why the snapshot @sn in @bs has to be loaded as a whole, valid until the
  * next call; NULL if ram_reset_rewind() and ram_reset_snapshot_skip() will do.
  */
-const char *ram_reset_snapshot_doubt(BlockDriverState *bs,
-                                     const QEMUSnapshotInfo *sn);
+const char *ram_reset_snapshot_blocker(BlockDriverState *bs,
+                                       const QEMUSnapshotInfo *sn);
 
 /*
  * RAM is what @sn in @bs has, which was loaded as a whole, or saved.  It is
@@ -36,7 +36,7 @@ void ram_reset_snapshot_saved(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                               int64_t ram_end);
 
 /*
- * That is @ram_end of what ram_reset_snapshot_doubt() had no doubt of; it is
+ * That is @ram_end of what ram_reset_snapshot_blocker() had no blocker of; it is
  * going to be used.
  */
 int64_t ram_reset_snapshot_ram_end(void);
@@ -45,7 +45,7 @@ int64_t ram_reset_snapshot_ram_end(void);
 bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end);
 
 /* The name of the snapshot that is kept; NULL if none is */
-const char *ram_reset_snapshot_kept(void);
+const char *ram_reset_snapshot_of_baseline(void);
 
 /* Where in the VM state @f is; -1 if that cannot be told */
 int64_t ram_reset_file_position(QEMUFile *f);

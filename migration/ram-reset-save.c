@@ -236,7 +236,7 @@ void ram_reset_save_sync(void)
     if (savevm) {
         assert(bql_locked() && !runstate_is_running());
         qemu_thread_get_self(&saver);
-        ram_reset_survey_begin();
+        ram_reset_unpopulated_begin();
     }
     qatomic_set(&ram_reset_saving, savevm);
 }
@@ -244,7 +244,7 @@ void ram_reset_save_sync(void)
 /* A savevm that has failed does not tell of its end, before a migration */
 bool ram_reset_do_save_zero(const void *page)
 {
-    return qemu_thread_is_self(&saver) && ram_reset_surveyed_zero(page);
+    return qemu_thread_is_self(&saver) && ram_reset_is_unpopulated(page);
 }
 
 void ram_reset_save_ram_done(QEMUFile *f)
@@ -282,7 +282,7 @@ int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
 {
     bool ok;
 
-    ram_reset_survey_end();
+    ram_reset_unpopulated_end();
     /* the template that is open may be one that goes */
     ok = delete_replaced(name, has_devices, devices, errp);
     ram_reset_template_close();

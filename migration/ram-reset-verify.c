@@ -83,7 +83,7 @@ static bool content_piece(RAMBlock *rb, uint64_t start, const uint8_t *data,
     ContentCheck *c = opaque;
     const uint8_t *state = g_hash_table_lookup(c->states, rb);
     size_t size = qemu_target_page_size();
-    bool claimed = ram_reset_claims(rb);
+    bool claimed = ram_reset_covers(rb);
     uint64_t at;
 
     for (at = 0; at < len; at += size) {

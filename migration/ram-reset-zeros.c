@@ -30,7 +30,7 @@
 #define RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
 
 /*
- * Reading in pieces drops what the QEMUFile has, and reads past the end of
+ * Reading in pieces discards what the QEMUFile has, and reads past the end of
  * the run, so it has to be a long one: then no more than twice is read.
  */
 #define LONG_RUN (2 * RAM_STREAM_BUFFER / RECORD_SIZE)

@@ -40,7 +40,7 @@ static struct {
     char *tag;
     QEMUSnapshotInfo sn;
     bool rewound, skipped;
-    char *doubt;                /* why it was not, with rewind=on */
+    char *blocker;                /* why it was not, with rewind=on */
     char *identity;             /* that its template has; NULL if none may */
     bool from_template;
     int64_t skip_to;            /* RAM's end, if it need not be loaded */
@@ -54,7 +54,7 @@ static struct {
     uint64_t state_size;        /* bytes */
     BlockDriverState *bs;
     Error *verify_err;
-    bool last_section, settled, verified;
+    bool last_section, completed, verified;
     /* When each phase ended, 0 if it has not */
     int64_t start, checked, reverted, was_reset, zeroed, ram_loaded;
     int64_t settling;           /* how long it took, part of making RAM zero */
@@ -308,25 +308,25 @@ void ram_reset_load_begin(BlockDriverState *bs)
     load.was_reset = now();
     load.bs = bs;
     if (ram_reset_rewind_wanted()) {
-        load.doubt = g_strdup(ram_reset_snapshot_doubt(bs, &load.sn));
-        if (!load.doubt) {
+        load.blocker = g_strdup(ram_reset_snapshot_blocker(bs, &load.sn));
+        if (!load.blocker) {
             ram_reset_rewind();
             load.rewound = true;
             load.skip_to = ram_reset_snapshot_ram_end();
-            load.zeroed = now();
+            load.completed = now();
             return;
         }
-        ram_reset_keep_nothing("a whole load has begun, and has not succeeded");
+        ram_reset_no_baseline("a whole load has begun, and has not succeeded");
     }
     ram_reset_template_close();
     if (ram_reset_templates_wanted() && load_template(bs)) {
-        load.zeroed = now();
+        load.completed = now();
         return;
     }
     /* Pages of a mapped-ram snapshot are not records that we are told of */
     ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram(),
                     load.state_size);
-    load.zeroed = now();
+    load.completed = now();
 }
 
 void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
@@ -367,7 +367,7 @@ static bool only_ram_between(int64_t from, int64_t to)
 static void load_all_the_same(void)
 {
     if (load.rewound) {
-        load.doubt = g_strdup("the VM state is not as it was");
+        load.blocker = g_strdup("the VM state is not as it was");
     }
     load.rewound = load.from_template = false;
     load.skip_to = 0;
@@ -439,9 +439,9 @@ void ram_reset_load_ram_done(int ret)
     if (last_section || ret) {
         int64_t before = now();
 
-        ram_reset_settle();
+        ram_reset_complete_zeroing();
         load.settling = now() - before;
-        load.settled = true;
+        load.completed = true;
     }
     if (ret) {
         return;
@@ -482,7 +482,7 @@ bool ram_reset_load_end(int ret, Error **errp)
         }
         error_propagate(errp, g_steal_pointer(&load.verify_err));
         ok = false;
-    } else if (!ret && !load.settled && ram_reset_enabled()) {
+    } else if (!ret && !load.completed && ram_reset_enabled()) {
         error_setg(errp, "the VM state has no end of RAM, devices have been "
                    "loaded before it was what the snapshot has");
         ok = false;
@@ -496,16 +496,16 @@ bool ram_reset_load_end(int ret, Error **errp)
     info->tag = g_steal_pointer(&load.tag);
     info->success = ok && !ret;
     info->rewound = load.rewound;
-    info->doubt = g_steal_pointer(&load.doubt);
+    info->blocker = g_steal_pointer(&load.blocker);
     info->q_template = load.from_template ? ram_reset_template_path() : NULL;
     info->blocks = ram_reset_finish(info->success);
     info->phases = g_new0(RamResetPhases, 1);
     info->phases->check = phase(load.start, load.checked);
     info->phases->disk_revert = phase(load.checked, load.reverted);
     info->phases->system_reset = phase(load.reverted, load.was_reset);
-    info->phases->ram_reset = phase(load.was_reset, load.zeroed) +
+    info->phases->ram_reset = phase(load.was_reset, load.completed) +
                               load.settling;
-    info->phases->ram_load = phase(load.zeroed + load.settling,
+    info->phases->ram_load = phase(load.completed + load.settling,
                                    load.ram_loaded);
     info->phases->device_load = phase(load.ram_loaded, end);
     info->phases->total = end - load.start;
@@ -520,7 +520,7 @@ bool ram_reset_load_end(int ret, Error **errp)
         note_part(info->tag);
     }
     if (!info->success && load.was_reset) {
-        ram_reset_keep_nothing("the last load has failed");
+        ram_reset_no_baseline("the last load has failed");
         ram_reset_template_close();
     }
     qapi_free_RamResetLoadInfo(last_load);
@@ -540,7 +540,7 @@ void ram_reset_query_loads(RamResetInfo *info)
     info->q_template = ram_reset_query_template();
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
-        info->rewind->tag = g_strdup(ram_reset_snapshot_kept());
+        info->rewind->tag = g_strdup(ram_reset_snapshot_of_baseline());
     }
     if (last_load) {
         info->last_load = QAPI_CLONE(RamResetLoadInfo, last_load);

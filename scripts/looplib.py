@@ -31,7 +31,7 @@ class Results:
             self.rewinds += 1
         else:
             reason = 'this QEMU has no query-ram-reset' if info is None else \
-                (last or {}).get('doubt', 'no ram-reset object has rewind=on')
+                (last or {}).get('blocker', 'no ram-reset object has rewind=on')
             self.whole[reason] += 1
 
     def summary(self) -> str:

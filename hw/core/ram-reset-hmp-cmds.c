@@ -28,15 +28,15 @@ static void print_auto(Monitor *mon, RamResetAutoInfo *a)
                    RamResetObjective_str(a->objective),
                    a->calibration_ns ? "measured" : "given");
     monitor_printf(mon, "  %-10s %8s %8s %8s %10s %8s %10s %8s %10s %8s %8s\n",
-                   "memory", "granule", "test", "clear", "drop call", "drop",
+                   "memory", "granule", "test", "clear", "discard call", "discard",
                    "remap call", "remap", "fault", "guest", "map");
     for (c = a->costs; c; c = c->next) {
         RamResetCosts *v = c->value;
 
         monitor_printf(mon, "  %-10s %4" PRIu64 " KiB %8.1f %8.1f %10.0f %8.1f "
                        "%10.0f %8.1f %10.0f %8.0f %8.0f\n", v->kind,
-                       v->granule / 1024, v->test, v->clear, v->drop_call,
-                       v->drop, v->remap_call, v->remap, v->fault,
+                       v->granule / 1024, v->test, v->clear, v->discard_call,
+                       v->discard, v->remap_call, v->remap, v->fault,
                        v->guest_fault, v->guest_map);
     }
 }
@@ -66,10 +66,10 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
                    info->fallbacks);
     if (info->rewind) {
         monitor_printf(mon, "Rewind: %" PRIu64 " KiB kept%s%s%s\n",
-                       info->rewind->kept / 1024,
+                       info->rewind->baseline / 1024,
                        info->rewind->tag ? " of " : "",
                        info->rewind->tag ?: "; not possible: ",
-                       info->rewind->tag ? "" : info->rewind->doubt ?: "");
+                       info->rewind->tag ? "" : info->rewind->blocker ?: "");
     }
 }
 
@@ -103,8 +103,8 @@ static void print_decision(Monitor *mon, RamResetDecision *d)
     monitor_printf(mon, "    KiB: %" PRIu64 " populated, %" PRIu64 " expected "
                    "from the snapshot, %" PRIu64 " to be used again",
                    d->resident / 1024, d->stored / 1024, d->again / 1024);
-    monitor_printf(mon, "; %" PRIu64 " dropped of a split block\n",
-                   d->dropped / 1024);
+    monitor_printf(mon, "; %" PRIu64 " discarded of a split block\n",
+                   d->discarded / 1024);
     for (c = d->candidates; c; c = c->next) {
         RamResetCandidate *v = c->value;
 
@@ -131,15 +131,15 @@ static void print_block(Monitor *mon, RamResetBlockInfo *b)
     if (b->decision) {
         print_decision(mon, b->decision);
     }
-    monitor_printf(mon, "    reset in %.3f ms; pages: %" PRIu64 " dropped, "
+    monitor_printf(mon, "    reset in %.3f ms; pages: %" PRIu64 " discarded, "
                    "%" PRIu64 " cleared, %" PRIu64 " skipped, "
                    "%" PRIu64 " checked, %" PRIu64 " copied, "
                    "%" PRIu64 " mapped, "
-                   "%" PRIu64 " dirty, %" PRIu64 " hot; "
+                   "%" PRIu64 " dirty, %" PRIu64 " untracked; "
                    "%" PRIu64 " system call(s)\n", b->reset_ns / 1e6,
-                   b->dropped_pages, b->cleared_pages, b->skipped_pages,
+                   b->discarded_pages, b->cleared_pages, b->skipped_pages,
                    b->checked_pages, b->copied_pages, b->mapped_pages,
-                   b->dirty_pages, b->hot_pages, b->system_calls);
+                   b->dirty_pages, b->untracked_pages, b->system_calls);
 }
 
 static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
@@ -156,9 +156,9 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     }
     monitor_printf(mon, "Last load: '%s', %s\n", info->last_load->tag,
                    info->last_load->success ? "done" : "FAILED");
-    if (info->last_load->doubt) {
+    if (info->last_load->blocker) {
         monitor_printf(mon, "  loaded as a whole: %s\n",
-                       info->last_load->doubt);
+                       info->last_load->blocker);
     }
     if (info->last_load->q_template) {
         monitor_printf(mon, "  RAM from the template %s\n",

@@ -24,7 +24,7 @@
  *
  *     ram_reset_begin()       vCPUs stopped, I/O drained
  *     ram_reset_known_zero(), ram_reset_page_loaded(), ... in any order
- *     ram_reset_settle()      all of RAM has been loaded
+ *     ram_reset_complete_zeroing()      all of RAM has been loaded
  *     ram_reset_finish()      also when the load has failed
  */
 
@@ -154,12 +154,12 @@ bool ram_reset_enabled(void);
 bool ram_reset_verify_wanted(void);
 
 /**
- * ram_reset_claims: whether a reset would make @rb zero
+ * ram_reset_covers: whether a reset would make @rb zero
  *
  * False for blocks that no object serves and for those that must not be
  * touched.  Changes nothing.
  */
-bool ram_reset_claims(RAMBlock *rb);
+bool ram_reset_covers(RAMBlock *rb);
 
 /**
  * ram_reset_begin: make all RAM blocks zero that an object claims, or note
@@ -167,13 +167,13 @@ bool ram_reset_claims(RAMBlock *rb);
  *
  * @ignored: says of a block that the caller will not load it, so that it
  *     must not be touched.  May be NULL.
- * @all_told: the caller will call ram_reset_page_loaded() for every page that
+ * @all_notified: the caller will call ram_reset_page_loaded() for every page that
  *     it writes to, so that clearing can wait
  * @expected: bytes that the caller will write to all blocks, at most; 0 if it
  *     does not know
  *
  * vCPUs must be stopped, and stay so until ram_reset_finish(), and I/O
- * drained, until ram_reset_settle() if that is called.  Cannot fail: where a
+ * drained, until ram_reset_complete_zeroing() if that is called.  Cannot fail: where a
  * strategy does, its block is cleared in place instead, which is counted and
  * warned of once an object.
  * Other users of the dirty log see all of these blocks as dirty.
@@ -181,7 +181,7 @@ bool ram_reset_claims(RAMBlock *rb);
  * Without a ram-reset object this does nothing.  Otherwise it allocates a
  * bit per target page, until ram_reset_finish().
  */
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
                      uint64_t expected);
 
 /* True from ram_reset_begin() to ram_reset_finish(), if any object exists */
@@ -198,7 +198,7 @@ typedef enum RamResetPage {
 
 /**
  * ram_reset_known_zero: whether [@host, @host + @size) is zero, or will be
- * when ram_reset_settle() returns if the caller does not write there
+ * when ram_reset_complete_zeroing() returns if the caller does not write there
  *
  * False unless it is certain; always false outside begin and finish.
  * Memory for which the answer is true has not been touched to find out.
@@ -235,11 +235,11 @@ uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max);
 void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages);
 
 /**
- * ram_reset_settle: make zero what is known to be so, and is not yet
+ * ram_reset_complete_zeroing: make zero what is known to be so, and is not yet
  *
  * To be called when RAM has been loaded and before anybody looks at it.
  */
-void ram_reset_settle(void);
+void ram_reset_complete_zeroing(void);
 
 /**
  * ram_reset_foreach_content: show all of a block's bytes
@@ -261,7 +261,7 @@ void ram_reset_foreach_content(RAMBlock *rb,
 /**
  * ram_reset_finish: end the reset; nothing is known zero from now on
  *
- * Does what ram_reset_settle() does, if that has not been called.  @loaded: the
+ * Does what ram_reset_complete_zeroing() does, if that has not been called.  @loaded: the
  * snapshot has been loaded, nothing has failed.
  *
  * Returns: what was done, block by block, owned by the caller.  Empty if
@@ -271,9 +271,9 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded);
 
 /*
  * Rewinding, for objects with rewind=on.  Somebody who knows that RAM is what
- * a snapshot has calls ram_reset_keep(); when it is to be so once more,
+ * a snapshot has calls ram_reset_take_baseline(); when it is to be so once more,
  * ram_reset_rewind() takes the place of ram_reset_begin() and all of the
- * loading, if there is no doubt about it, and ram_reset_finish() follows.
+ * loading, if there is no blocker about it, and ram_reset_finish() follows.
  */
 
 /**
@@ -290,30 +290,30 @@ void ram_reset_slots_change(bool change);
 bool ram_reset_rewind_wanted(void);
 
 /**
- * ram_reset_keep: keep a copy of RAM, and track what is written from now on
+ * ram_reset_take_baseline: keep a copy of RAM, and track what is written from now on
  *
  * @ignored: as for ram_reset_begin()
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
  *     or will map it anew
  *
- * vCPUs stopped, I/O drained; between ram_reset_settle() and
+ * vCPUs stopped, I/O drained; between ram_reset_complete_zeroing() and
  * ram_reset_finish(), or outside of a reset.  What was kept before is lost.
  *
  * Returns: false if nothing is wanted, or can be kept, which is warned of once
  */
-bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded);
+bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded);
 
 /**
- * ram_reset_forget: RAM must not be rewound any more
+ * ram_reset_forget_baseline: RAM must not be rewound any more
  *
  * @why: a sentence for the user, unless nothing was kept
  */
-void ram_reset_forget(const char *why);
+void ram_reset_forget_baseline(const char *why);
 
 /**
- * ram_reset_keep_nothing: the same, and @why is the reason in any case
+ * ram_reset_no_baseline: the same, and @why is the reason in any case
  */
-void ram_reset_keep_nothing(const char *why);
+void ram_reset_no_baseline(const char *why);
 
 /**
  * ram_reset_stop_tracking: somebody else will use the dirty log, and expects
@@ -322,11 +322,11 @@ void ram_reset_keep_nothing(const char *why);
 void ram_reset_stop_tracking(void);
 
 /**
- * ram_reset_rewind_doubt: why ram_reset_rewind() must not be called
+ * ram_reset_rewind_blocker: why ram_reset_rewind() must not be called
  *
  * Returns: NULL if it may be, otherwise a sentence, valid until the next call
  */
-const char *ram_reset_rewind_doubt(void);
+const char *ram_reset_rewind_blocker(void);
 
 /**
  * ram_reset_rewind: make RAM what it was when it was kept
@@ -338,7 +338,7 @@ void ram_reset_rewind(void);
 /* Set when somebody clears bits of the dirty log that are ours, any thread */
 extern bool ram_reset_dirty_bits_taken;
 
-/* Whether it is known what has been written to since ram_reset_keep() */
+/* Whether it is known what has been written to since ram_reset_take_baseline() */
 extern bool ram_reset_tracking;
 
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len);
@@ -416,8 +416,8 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
  * @loaded: RAM was loaded, not saved; then templates that have not been used
  *     lately may go for it, otherwise those that this QEMU has saved
  *
- * Between ram_reset_settle() and ram_reset_finish(), or outside of a reset.  A
- * failure is warned of, see warning.h.  What ram_reset_keep() keeps afterwards
+ * Between ram_reset_complete_zeroing() and ram_reset_finish(), or outside of a reset.  A
+ * failure is warned of, see warning.h.  What ram_reset_take_baseline() keeps afterwards
  * is this file.
  */
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
@@ -467,7 +467,7 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len);
  * ram_reset_discard: a range of @rb is going to be discarded, other than by a
  * reset.  Bytes, page aligned; any thread.
  *
- * Returns: true if that has been done, since to drop what is mapped from a
+ * Returns: true if that has been done, since to discard what is mapped from a
  * template would not make it zero
  */
 static inline bool ram_reset_discard(RAMBlock *rb, uint64_t start,
@@ -486,20 +486,20 @@ static inline bool ram_reset_discard(RAMBlock *rb, uint64_t start,
 RamResetRewindInfo *ram_reset_query_rewind(void);
 
 /**
- * ram_reset_survey_begin: find out which pages the host has no memory for
+ * ram_reset_unpopulated_begin: find out which pages the host has no memory for
  *
  * Nobody may write to guest RAM while the answers are used.  Without a
  * ram-reset object nothing is found.
  */
-void ram_reset_survey_begin(void);
-void ram_reset_survey_end(void);
+void ram_reset_unpopulated_begin(void);
+void ram_reset_unpopulated_end(void);
 
 /**
- * ram_reset_surveyed_zero: whether the target page at @page reads zero for
+ * ram_reset_is_unpopulated: whether the target page at @page reads zero for
  * want of memory.  False unless that is certain; always false outside of a
  * survey.
  */
-bool ram_reset_surveyed_zero(const void *page);
+bool ram_reset_is_unpopulated(const void *page);
 
 /**
  * ram_reset_query_objects: the ram-reset objects, owned by the caller

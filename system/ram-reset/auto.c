@@ -53,7 +53,7 @@ struct RamResetAuto {
 typedef struct RamResetKnown {
     Facts *facts;
     uint32_t granule;           /* pages */
-    bool keeps;                 /* nothing of it can be dropped */
+    bool keeps;                 /* nothing of it can be discarded */
     double slower[POLICY_NR_CHOICES];   /* than calibrated, in past loads */
     /* of the load under way, or the last one */
     PolicyChoice choice;
@@ -63,7 +63,7 @@ typedef struct RamResetKnown {
 
 static const char *const strategies[] = {
     [POLICY_CLEAR] = TYPE_RAM_RESET_MEMSET,
-    [POLICY_DROP] = TYPE_RAM_RESET_MADVISE,
+    [POLICY_DISCARD] = TYPE_RAM_RESET_MADVISE,
     [POLICY_REMAP] = TYPE_RAM_RESET_REMAP,
 };
 
@@ -84,7 +84,7 @@ static void add_guest(const RamResetAuto *ra, PolicyCosts *costs)
 {
     costs->guest_fault = ra->guest.fault;
     costs->guest_map = ra->guest.map;
-    costs->drop += ra->guest.unmap / costs->granule;
+    costs->discard += ra->guest.unmap / costs->granule;
     costs->remap += ra->guest.unmap / costs->granule;
 }
 
@@ -249,8 +249,8 @@ static RamResetDecision *tell(const PolicyDecision *decision,
     return info;
 }
 
-/* What of @data, which is freed, lies in chunks that are not dropped */
-static GArray *without_dropped(GArray *data, uint64_t chunk, const bool *drop)
+/* What of @data, which is freed, lies in chunks that are not discarded */
+static GArray *without_discarded(GArray *data, uint64_t chunk, const bool *discard)
 {
     GArray *left = g_array_new(false, false, sizeof(RamResetRange));
 
@@ -261,7 +261,7 @@ static GArray *without_dropped(GArray *data, uint64_t chunk, const bool *drop)
             RamResetRange piece = { range.start, MIN(
                 range.end, (range.start / chunk + 1) * chunk) };
 
-            if (!drop[piece.start / chunk]) {
+            if (!discard[piece.start / chunk]) {
                 g_array_append_val(left, piece);
             }
             range.start = piece.end;
@@ -272,41 +272,41 @@ static GArray *without_dropped(GArray *data, uint64_t chunk, const bool *drop)
 }
 
 /*
- * Chunks are dropped, and then all that is left is cleared in one go; what the
- * snapshot stores it is told of.  Returns how many bytes are to be dropped.
+ * Chunks are discarded, and then all that is left is cleared in one go; what the
+ * snapshot stores it is told of.  Returns how many bytes are to be discarded.
  */
 static uint64_t split(RamResetBlock *blk, const PolicyFacts *facts,
-                      uint64_t chunk, const bool *drop)
+                      uint64_t chunk, const bool *discard)
 {
-    uint64_t dropped = 0;
+    uint64_t discarded = 0;
     size_t from, to;
 
     for (from = 0; from < facts->nr_chunks; from = to) {
         uint64_t start = from * chunk, end;
 
-        for (to = from + 1; to < facts->nr_chunks && drop[to] == drop[from];) {
+        for (to = from + 1; to < facts->nr_chunks && discard[to] == discard[from];) {
             to++;
         }
         end = MIN(to * chunk, blk->map.len);
-        if (drop[from]) {
+        if (discard[from]) {
             ram_reset_add_part(blk, start, end - start,
-                               ram_reset_class(strategies[POLICY_DROP]));
-            dropped += end - start;
+                               ram_reset_class(strategies[POLICY_DISCARD]));
+            discarded += end - start;
         }
     }
     ram_reset_add_part(blk, 0, blk->map.len,
                        ram_reset_class(strategies[POLICY_CLEAR]));
     if (blk->data) {
-        blk->data = without_dropped(blk->data, chunk, drop);
+        blk->data = without_discarded(blk->data, chunk, discard);
     }
-    return dropped;
+    return discarded;
 }
 
 static void carry_out(RamResetBlock *blk, const PolicyFacts *facts,
-                      PolicyChoice choice, uint64_t chunk, const bool *drop)
+                      PolicyChoice choice, uint64_t chunk, const bool *discard)
 {
     if (choice == POLICY_SPLIT) {
-        blk->info->decision->dropped = split(blk, facts, chunk, drop);
+        blk->info->decision->discarded = split(blk, facts, chunk, discard);
     } else {
         ram_reset_add_part(blk, 0, blk->map.len,
                            ram_reset_class(strategies[choice]));
@@ -342,7 +342,7 @@ static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
 static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
                    const PolicyCosts *costs, char **refusals)
 {
-    g_autofree bool *drop = NULL;
+    g_autofree bool *discard = NULL;
     PolicyDecision decision;
     size_t nr_chunks;
     uint64_t chunk;
@@ -354,20 +354,20 @@ static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
         .chunk_pages = chunk / PAGE_SIZE,
         .threads = ram_reset_threads(RAM_RESET(ra)),
         .prealloc = ram_reset_block_is_preallocated(blk),
-        .can_drop = !refusals[POLICY_DROP],
+        .can_discard = !refusals[POLICY_DISCARD],
         .can_remap = !refusals[POLICY_REMAP],
         .can_split = facts_are_learnt(known->facts),
     };
 
-    drop = g_new0(bool, nr_chunks);
-    decision = policy_decide(costs, &facts, drop);
+    discard = g_new0(bool, nr_chunks);
+    decision = policy_decide(costs, &facts, discard);
     blk->info->decision = tell(&decision, &facts, refusals);
     blk->info->reason = g_strdup_printf("the cheapest for '%s', by '%s'",
                                         RamResetObjective_str(ra->objective),
                                         ram_reset_id(RAM_RESET(ra)));
-    carry_out(blk, &facts, decision.choice, chunk, drop);
+    carry_out(blk, &facts, decision.choice, chunk, discard);
     known->granule = costs->granule;
-    known->keeps = !facts.can_drop && !facts.can_remap;
+    known->keeps = !facts.can_discard && !facts.can_remap;
     known->choice = decision.choice;
     known->estimated_ns = decision.estimates[decision.choice].reset;
 }
@@ -399,7 +399,7 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
     RamResetKnown *known = lookup(ra, blk);
     int64_t before = get_clock();
     char *refusals[POLICY_NR_CHOICES] = {
-        [POLICY_DROP] = refusal(rr, blk, POLICY_DROP),
+        [POLICY_DISCARD] = refusal(rr, blk, POLICY_DISCARD),
         [POLICY_REMAP] = refusal(rr, blk, POLICY_REMAP),
     };
     PolicyCosts costs;
@@ -408,7 +408,7 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
         calibrate_kind(ra, kind_of(blk->map.shared, blk->map.page_size));
     }
     if (!costs_of(ra, blk, &costs)) {
-        clear_instead(blk, refusals[POLICY_DROP] ?:
+        clear_instead(blk, refusals[POLICY_DISCARD] ?:
                       "what this kind of memory costs is not known");
     } else {
         g_autoptr(GArray) populated = find_populated(
@@ -496,8 +496,8 @@ static void auto_query(RamReset *rr, RamResetObjectInfo *obj)
         costs->granule = (uint64_t)from->granule * PAGE_SIZE;
         costs->test = from->test;
         costs->clear = from->clear;
-        costs->drop_call = from->drop_call;
-        costs->drop = from->drop;
+        costs->discard_call = from->discard_call;
+        costs->discard = from->discard;
         costs->remap_call = from->remap_call;
         costs->remap = from->remap;
         costs->fault = from->fault;

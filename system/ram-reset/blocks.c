@@ -143,7 +143,7 @@ static bool may_hold_memory(const MemoryListener *l)
            !(l->name && g_str_has_prefix(l->name, "kvm-"));
 }
 
-const char *ram_reset_memory_follower(void)
+const char *ram_reset_memory_listener(void)
 {
     /* Gets us into QEMU's list of those of all address spaces */
     MemoryListener here = { .name = "ram-reset" };
@@ -170,18 +170,18 @@ static bool memfd_is_of_qemu(RAMBlock *rb)
            object_dynamic_cast(backend, "memory-backend-ram");
 }
 
-char *ram_reset_block_holder(const RamResetBlock *blk)
+char *ram_reset_block_external_user(const RamResetBlock *blk)
 {
-    const char *follower = ram_reset_memory_follower();
+    const char *listener = ram_reset_memory_listener();
 
-    if (follower) {
+    if (listener) {
         return g_strdup_printf("%s holds guest memory and would go on with "
-                               "the old one", follower);
+                               "the old one", listener);
     }
-    return ram_reset_block_stranger(blk);
+    return ram_reset_block_external_writer(blk);
 }
 
-char *ram_reset_block_stranger(const RamResetBlock *blk)
+char *ram_reset_block_external_writer(const RamResetBlock *blk)
 {
     bool claimed = blk->owner && object_dynamic_cast(OBJECT(blk->owner),
                                                      TYPE_RAM_RESET_HUGEFILE);

@@ -259,14 +259,14 @@ static double measure_clear(Scratch *s, int value)
 }
 
 /* For each slice, populated or not; negative if that is refused */
-static double measure_drop(const Scratch *s)
+static double measure_discard(const Scratch *s)
 {
     Samples samples = { .nr = 0 };
 
     for (unsigned i = 0; i < s->nr; i++) {
         int64_t before = cpu_clock();
 
-        if (prim_drop(&s->map, s->backing, i * s->slice, s->slice) < 0) {
+        if (prim_discard(&s->map, s->backing, i * s->slice, s->slice) < 0) {
             return -1;
         }
         add_sample(&samples, before);
@@ -305,25 +305,25 @@ static bool measure(Scratch *s, PolicyCosts *costs)
 {
     double full, empty;
 
-    if (!find_granule(s) || measure_drop(s) < 0) {
+    if (!find_granule(s) || measure_discard(s) < 0) {
         return false;
     }
     /* Once, so that it has been used before, as that of a running guest has */
     measure_touch(s);
-    if (measure_drop(s) < 0) {
+    if (measure_discard(s) < 0) {
         return false;
     }
     costs->granule = s->granule / PAGE_SIZE;
     costs->fault = measure_touch(s);
     costs->test = measure_clear(s, 0);
     costs->clear = measure_clear(s, 0x5a);
-    full = measure_drop(s);
-    empty = measure_drop(s);
+    full = measure_discard(s);
+    empty = measure_discard(s);
     if (full < 0 || empty < 0) {
         return false;
     }
-    costs->drop_call = empty;
-    costs->drop = beyond(full, empty) / (s->slice / PAGE_SIZE);
+    costs->discard_call = empty;
+    costs->discard = beyond(full, empty) / (s->slice / PAGE_SIZE);
 
     empty = measure_remap(s, false);
     full = empty < 0 ? -1 : measure_remap(s, true);
@@ -351,8 +351,8 @@ static void derive_hugetlb(PolicyCosts *costs)
         costs->fault *= granule / costs->granule;
     }
     costs->granule = granule;
-    costs->drop_call = 2500;
-    costs->drop = 1300.0 / granule;
+    costs->discard_call = 2500;
+    costs->discard = 1300.0 / granule;
     costs->remap_call = 60000;
     costs->remap = 1300.0 / granule;
 }

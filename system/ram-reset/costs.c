@@ -26,8 +26,8 @@ static const struct {
 } keys[] = {
     { "test", offsetof(PolicyCosts, test) },
     { "clear", offsetof(PolicyCosts, clear) },
-    { "drop-call", offsetof(PolicyCosts, drop_call) },
-    { "drop", offsetof(PolicyCosts, drop) },
+    { "discard-call", offsetof(PolicyCosts, discard_call) },
+    { "discard", offsetof(PolicyCosts, discard) },
     { "remap-call", offsetof(PolicyCosts, remap_call) },
     { "remap", offsetof(PolicyCosts, remap) },
     { "fault", offsetof(PolicyCosts, fault) },
@@ -116,7 +116,7 @@ PolicyCosts costs_for_granule(const PolicyCosts *costs, uint32_t granule)
 
     scaled.granule = granule;
     scaled.fault = costs->fault / costs->granule * granule;
-    scaled.drop = costs->drop * costs->granule / granule;
+    scaled.discard = costs->discard * costs->granule / granule;
     scaled.remap = costs->remap * costs->granule / granule;
     return scaled;
 }

@@ -26,7 +26,7 @@ const char *costs_kind_name(CostsKind kind);
 
 /*
  * Read a key file: a group for each kind that is known, named like it, with a
- * key for each member of PolicyCosts ("drop-call=1200.5"), in nanoseconds, the
+ * key for each member of PolicyCosts ("discard-call=1200.5"), in nanoseconds, the
  * granule in bytes; all of them, and no others.
  *
  * Returns: NULL, or a sentence that says what is wrong, to be freed

@@ -122,7 +122,7 @@ void ram_reset_dirty_sync(void)
 #ifdef CONFIG_KVM
 /* Bits that are not in a slot's copy are not cleared in KVM's bitmap */
 static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
-                          const unsigned long *hot)
+                          const unsigned long *untracked)
 {
     uint64_t page = qemu_real_host_page_size();
     uint64_t start = MAX(slot->ram_start_offset, rb->offset);
@@ -131,11 +131,11 @@ static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
 
     if (slot->memory_size && slot->dirty_bmap && start < end) {
         lebitmap_clear(slot->dirty_bmap, (start - slot->ram_start_offset) / page,
-                       hot, (start - rb->offset) / page, (end - start) / page);
+                       untracked, (start - rb->offset) / page, (end - start) / page);
     }
 }
 
-static void spare(RAMBlock *rb, const unsigned long *hot)
+static void spare(RAMBlock *rb, const unsigned long *untracked)
 {
     /* Who measures the dirty rate clears slots' logs in another thread */
     if (!kvm_enabled() || kvm_dirty_ring_enabled() ||
@@ -148,12 +148,12 @@ static void spare(RAMBlock *rb, const unsigned long *hot)
         KVMMemoryListener *kml = kvm_state->as[i].ml;
 
         for (unsigned n = 0; kml && n < kml->nr_slots_allocated; n++) {
-            spare_in_slot(&kml->slots[n], rb, hot);
+            spare_in_slot(&kml->slots[n], rb, untracked);
         }
     }
 }
 #else
-static void spare(RAMBlock *rb, const unsigned long *hot)
+static void spare(RAMBlock *rb, const unsigned long *untracked)
 {
 }
 #endif
@@ -183,13 +183,13 @@ static void copy_bits(RAMBlock *rb, unsigned long *bits)
 }
 
 void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
-                          const unsigned long *hot)
+                          const unsigned long *untracked)
 {
     bool before = initially_set;
 
     copy_bits(rb, bits);
-    if (hot) {
-        spare(rb, hot);
+    if (untracked) {
+        spare(rb, untracked);
     }
     kvm_initially_set(true);
     cpu_physical_memory_test_and_clear_dirty(rb->offset, rb->used_length,

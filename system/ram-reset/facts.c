@@ -14,8 +14,8 @@
 typedef struct Past {
     uint32_t left;              /* that were there after the last load */
     uint32_t again;             /* touched before it, where that was seen */
-    uint32_t back;              /* that came back after it was last dropped */
-    bool dropped;               /* by the last load */
+    uint32_t back;              /* that came back after it was last discarded */
+    bool discarded;               /* by the last load */
 } Past;
 
 struct Facts {
@@ -107,7 +107,7 @@ void facts_update(Facts *facts, const GArray *populated, uint64_t expected)
         uint32_t grown = c->resident - MIN(c->resident, past->left);
 
         c->again = MAX(past->again, grown);
-        past->back = past->dropped ? grown : past->back;
+        past->back = past->discarded ? grown : past->back;
     }
     if (!facts->learnt) {
         guess(facts, expected);
@@ -146,8 +146,8 @@ static void count_stored(Facts *facts, const ZeroMap *known)
     }
 }
 
-static void learn_dropped(Facts *facts, size_t i, uint32_t granule,
-                          bool populated)
+static void learn_discarded(Facts *facts, size_t i, uint32_t granule,
+                            bool populated)
 {
     uint32_t pages = facts->chunk / PAGE_SIZE;
     PolicyChunk *c = &facts->chunks[i];
@@ -155,13 +155,13 @@ static void learn_dropped(Facts *facts, size_t i, uint32_t granule,
     facts->past[i].left = populated ? pages
                           : MIN(pages, (uint64_t)c->stored * granule);
     facts->past[i].again = 0;
-    facts->past[i].dropped = true;
+    facts->past[i].discarded = true;
     c->vain = 0;
 }
 
 /*
  * Pages that the guest has only read, or has filled with zeros, cannot be told
- * from those that it has not used; but they came back when they were dropped.
+ * from those that it has not used; but they came back when they were discarded.
  */
 static void learn_cleared(Facts *facts, size_t i, const uint32_t *cleared,
                           uint32_t granule, bool keeps)
@@ -177,7 +177,7 @@ static void learn_cleared(Facts *facts, size_t i, const uint32_t *cleared,
     }
     past->left = MAX(c->resident, c->stored);
     past->again = touched / PAGE_SIZE;
-    past->dropped = false;
+    past->discarded = false;
     useful = granule * policy_granules(granule, facts->chunk / PAGE_SIZE,
                                        c->stored + MAX(past->again,
                                                        past->back));
@@ -186,7 +186,7 @@ static void learn_cleared(Facts *facts, size_t i, const uint32_t *cleared,
     }
 }
 
-/* Which chunks have been cleared in place, and not dropped before */
+/* Which chunks have been cleared in place, and not discarded before */
 static bool *cleared_chunks(const Facts *facts, const RamResetBlock *blk)
 {
     RamResetClass *clearing = ram_reset_class(TYPE_RAM_RESET_MEMSET);
@@ -216,7 +216,7 @@ void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule,
         if (cleared[i]) {
             learn_cleared(facts, i, blk->cleared, granule, keeps || populated);
         } else {
-            learn_dropped(facts, i, granule, populated);
+            learn_discarded(facts, i, granule, populated);
         }
     }
     facts->learnt = true;

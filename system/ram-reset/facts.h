@@ -14,7 +14,7 @@
  * What is known of one RAM block, from load to load.  Both the guest and the
  * snapshot are expected to do what they did the last time.  Of chunks that
  * are cleared the pages that were not zero tell what the guest has touched;
- * of those that were dropped it is the pages that are there again.
+ * of those that were discarded it is the pages that are there again.
  */
 typedef struct Facts Facts;
 
@@ -40,7 +40,7 @@ const PolicyChunk *facts_chunks(const Facts *facts, size_t *nr, uint64_t *chunk)
 /*
  * After a load: @blk->parts have been made zero, @blk->known tells what the
  * snapshot has written, @blk->cleared what was not zero.  @granule: pages that
- * a fault populates; @keeps: it cannot be dropped anyway.
+ * a fault populates; @keeps: it cannot be discarded anyway.
  */
 void facts_learn(Facts *facts, const RamResetBlock *blk, uint32_t granule,
                  bool keeps);

@@ -59,7 +59,7 @@ static void make_page_tables(RamResetHugefile *hf)
 }
 
 /* Of pages that are not in the file nobody knows anything: they are zero */
-static void drop_holes(RamResetHugefile *hf)
+static void discard_holes(RamResetHugefile *hf)
 {
     PrimMap map = hugefile_map(hf, NULL);
     g_autofree unsigned long *old = g_steal_pointer(&hf->old);
@@ -296,7 +296,7 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
         make_page_tables(hf);
     }
     if (hf->old) {
-        drop_holes(hf);
+        discard_holes(hf);
         hf->info.dirty_pages = bitmap_count_one(hf->old, hf->record.pages);
         if (!load_expected || phase_check(PHASE_MACHINE_READY)) {
             clear_before_start(hf);

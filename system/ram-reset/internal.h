@@ -23,10 +23,10 @@
  * @parts: of RamResetPart, to be made zero in this order; together they are
  *     the block, and may overlap
  * @data: of RamResetRange, in rising order: what was populated before the load,
- *     without what is dropped since; NULL if that is to be found out when it
+ *     without what is discarded since; NULL if that is to be found out when it
  *     is needed, as it must be where others may write to the memory
  * @known: allocated by begin; NULL if nothing can be known
- * @settled: what is known zero is so already
+ * @zeroed: what is known zero is so already
  * @cleared: if not NULL, target pages that have been cleared in place are added
  *     to the element for the RAM_RESET_CHUNK that they are in
  * @expected: what this block has of ram_reset_begin()'s, if each has as much
@@ -41,7 +41,7 @@ struct RamResetBlock {
     GArray *parts;
     GArray *data;
     ZeroMap *known;
-    bool settled;
+    bool zeroed;
     uint32_t *cleared;
     uint64_t expected;
     RamResetBlockInfo *info;
@@ -193,20 +193,20 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
  * Who might go on using the memory of @blk if other memory took its place;
  * NULL if nobody.  A sentence, to be freed.
  */
-char *ram_reset_block_holder(const RamResetBlock *blk);
+char *ram_reset_block_external_user(const RamResetBlock *blk);
 
 /*
  * Who follows the memory map, as the system or a device behind an IOMMU sees
  * it, other than KVM, and may have pinned guest memory or passed it on; NULL if
  * nobody.  A name.
  */
-const char *ram_reset_memory_follower(void);
+const char *ram_reset_memory_listener(void);
 
 /*
  * Why somebody outside of QEMU might write to the memory of @blk, without a
- * follower; NULL if nobody can.  A sentence, to be freed.
+ * listener; NULL if nobody can.  A sentence, to be freed.
  */
-char *ram_reset_block_stranger(const RamResetBlock *blk);
+char *ram_reset_block_external_writer(const RamResetBlock *blk);
 
 /* Whether @memdev is the id of a memory backend in use as guest RAM */
 bool ram_reset_check_memdev(const char *memdev, Error **errp);

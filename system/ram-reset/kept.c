@@ -10,16 +10,16 @@
 #include "kept.h"
 #include "templates.h"
 
-static void kept_clear(void *kept)
+static void baseline_clear(void *base)
 {
-    template_free(((Kept *)kept)->template);
+    ram_copy_free(((BaselineBlock *)base)->template);
 }
 
-GArray *kept_new(void)
+GArray *baseline_new(void)
 {
-    GArray *all = g_array_new(false, false, sizeof(Kept));
+    GArray *all = g_array_new(false, false, sizeof(BaselineBlock));
 
-    g_array_set_clear_func(all, kept_clear);
+    g_array_set_clear_func(all, baseline_clear);
     return all;
 }
 
@@ -49,10 +49,10 @@ static char *blind_spot(const RamResetBlock *blk)
         return g_strdup_printf("'%s', which claims it, has rewind=off",
                                ram_reset_id(blk->owner));
     }
-    return ram_reset_block_stranger(blk);
+    return ram_reset_block_external_writer(blk);
 }
 
-GArray *kept_find_content(const RamResetBlock *blk)
+GArray *baseline_find_content(const RamResetBlock *blk)
 {
     GArray *ranges;
     uint64_t at = 0;
@@ -77,20 +77,20 @@ GArray *kept_find_content(const RamResetBlock *blk)
 }
 
 /* Host pages and target pages need not be the same, nor of one size */
-static void keep_range(Kept *kept, RamResetRange range)
+static void keep_range(BaselineBlock *base, RamResetRange range)
 {
     uint64_t page = qemu_target_page_size();
 
-    template_keep(kept->template, kept->host,
-                  QEMU_ALIGN_DOWN(range.start, page),
-                  MIN(QEMU_ALIGN_UP(range.end, page), kept->len));
+    ram_copy_add(base->template, base->host,
+                 QEMU_ALIGN_DOWN(range.start, page),
+                 MIN(QEMU_ALIGN_UP(range.end, page), base->len));
 }
 
 /* False with @errp set if that exceeds the limit */
-static bool keep_content(Kept *kept, const RamResetBlock *blk, uint64_t limit,
+static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t limit,
                          uint64_t *size, Error **errp)
 {
-    g_autoptr(GArray) content = kept_find_content(blk);
+    g_autoptr(GArray) content = baseline_find_content(blk);
 
     for (unsigned i = 0; i < content->len; i++) {
         RamResetRange range = g_array_index(content, RamResetRange, i);
@@ -98,9 +98,9 @@ static bool keep_content(Kept *kept, const RamResetBlock *blk, uint64_t limit,
 
         for (; range.start < range.end; range.start += len) {
             len = MIN(RAM_RESET_CHUNK, range.end - range.start);
-            keep_range(kept, (RamResetRange) { range.start,
+            keep_range(base, (RamResetRange) { range.start,
                                                range.start + len });
-            if (*size + template_size(kept->template) > limit) {
+            if (*size + ram_copy_size(base->template) > limit) {
                 error_setg(errp, "the snapshot has more than "
                            "rewind-limit=%" PRIu64 " bytes that are not zero",
                            limit);
@@ -108,22 +108,22 @@ static bool keep_content(Kept *kept, const RamResetBlock *blk, uint64_t limit,
             }
         }
     }
-    *size += template_size(kept->template);
+    *size += ram_copy_size(base->template);
     return true;
 }
 
-static RamTemplate *new_template(const RamResetBlock *blk,
-                                 const TemplateFile *file)
+static RamCopy *new_copy(const RamResetBlock *blk,
+                         const TemplateFile *file)
 {
-    return file ? template_of_file(file, ram_reset_template_block(
+    return file ? ram_copy_of_file(file, ram_reset_template_block(
                                              file, blk->rb->idstr))
-                : template_new(blk->map.len, qemu_target_page_size());
+                : ram_copy_new(blk->map.len, qemu_target_page_size());
 }
 
-bool kept_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
-              bool ignored, uint64_t limit, uint64_t *size, Error **errp)
+bool baseline_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
+                  bool ignored, uint64_t limit, uint64_t *size, Error **errp)
 {
-    Kept kept = {
+    BaselineBlock base = {
         .rb = blk->rb,
         .host = blk->map.host,
         .len = blk->map.len,
@@ -136,18 +136,18 @@ bool kept_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
         error_setg(errp, "RAM block '%s': %s", blk->rb->idstr, blind);
         return false;
     }
-    if (!ignored && kept.len) {
-        kept.template = new_template(blk, file);
-        if (!kept.template) {
+    if (!ignored && base.len) {
+        base.template = new_copy(blk, file);
+        if (!base.template) {
             error_setg_errno(errp, errno, "RAM block '%s': no memory for a "
                              "copy", blk->rb->idstr);
             return false;
         }
     }
-    g_array_append_val(all, kept);
-    if (kept.template && file) {
-        *size += template_size(kept.template);
+    g_array_append_val(all, base);
+    if (base.template && file) {
+        *size += ram_copy_size(base.template);
         return true;
     }
-    return !kept.template || keep_content(&kept, blk, limit, size, errp);
+    return !base.template || keep_content(&base, blk, limit, size, errp);
 }

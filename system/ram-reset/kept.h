@@ -4,37 +4,37 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_KEPT_H
-#define RAM_RESET_KEPT_H
+#ifndef RAM_RESET_BASELINE_H
+#define RAM_RESET_BASELINE_H
 
 #include "internal.h"
 #include "template.h"
 
 /**
- * Kept: a RAM block as it was
+ * BaselineBlock: a RAM block as it was
  *
  * @host, @len: it is the same one as long as these are
  * @template: NULL if the block is left alone (x-ignore-shared)
  * @compared: the dirty log does not tell all of it; mostly it is small
  * @owner: the object that claims it, NULL if none does
  */
-typedef struct Kept {
+typedef struct BaselineBlock {
     RAMBlock *rb;
     uint8_t *host;
     uint64_t len;
-    RamTemplate *template;
+    RamCopy *template;
     bool compared;
     RamReset *owner;
-} Kept;
+} BaselineBlock;
 
-/* An array of Kept, which owns their templates; free it with g_array_unref() */
-GArray *kept_new(void);
+/* An array of BaselineBlock, which owns their templates; free it with g_array_unref() */
+GArray *baseline_new(void);
 
 /* What of @blk may hold other bytes than zeros, of RamResetRange */
-GArray *kept_find_content(const RamResetBlock *blk);
+GArray *baseline_find_content(const RamResetBlock *blk);
 
 /**
- * kept_add: keep what @blk has now
+ * baseline_add: keep what @blk has now
  *
  * @file: a template that RAM is of, which then takes the place of a copy; NULL
  *     if there is none
@@ -45,7 +45,7 @@ GArray *kept_find_content(const RamResetBlock *blk);
  *
  * Returns: false with @errp set if that is impossible, or too much
  */
-bool kept_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
-              bool ignored, uint64_t limit, uint64_t *size, Error **errp);
+bool baseline_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
+                  bool ignored, uint64_t limit, uint64_t *size, Error **errp);
 
 #endif

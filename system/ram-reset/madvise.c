@@ -18,7 +18,7 @@ static bool madvise_supports(RamReset *rr, const RamResetBlock *blk,
         reason = "memory is preallocated (prealloc=on)";
     }
     if (!reason && blk->backing == PRIM_PRIVATE_FILE) {
-        reason = "private mapping of a file: dropped pages would show the "
+        reason = "private mapping of a file: discarded pages would show the "
                  "file's bytes";
     }
     if (!reason && blk->map.len % blk->map.page_size) {
@@ -33,11 +33,11 @@ static bool madvise_supports(RamReset *rr, const RamResetBlock *blk,
 static int madvise_zero(RamReset *rr, RamResetBlock *blk,
                         uint64_t start, uint64_t len)
 {
-    int ret = prim_drop(&blk->map, blk->backing, start, len);
+    int ret = prim_discard(&blk->map, blk->backing, start, len);
 
     if (!ret) {
         blk->info->zeroed_bytes += len;
-        blk->info->dropped_pages += len >> qemu_target_page_bits();
+        blk->info->discarded_pages += len >> qemu_target_page_bits();
     }
     return ret;
 }

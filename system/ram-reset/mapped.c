@@ -147,7 +147,6 @@ int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
     PrimMap map = ram_reset_block_whole_map(blk);
     int ret = replace(blk);
 
-    QEMU_BUILD_BUG_ON(sizeof(TemplateRun) != sizeof(PrimRange));
     if (ret < 0) {
         return ret;
     }

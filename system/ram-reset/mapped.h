@@ -15,7 +15,7 @@
  * is read by nobody before the guest does, and copied page by page when it is
  * written to.  Everything else of the block is anonymous memory as before.
  *
- * What is dropped there would not read zero, but show the template.  So such a
+ * What is discarded there would not read zero, but show the template.  So such a
  * block counts as PRIM_PRIVATE_FILE, ram_reset_find_data() knows of it, and
  * discards are made by ram_reset_discard().  Before a reset it becomes anonymous
  * memory once more.
@@ -36,7 +36,7 @@ char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
  */
 int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
 
-/* Of TemplateRun: what of @rb is mapped, to be freed; NULL if nothing is */
+/* Of PrimRange: what of @rb is mapped, to be freed; NULL if nothing is */
 GArray *ram_reset_mapped_runs(RAMBlock *rb);
 bool ram_reset_has_mapped(RAMBlock *rb);
 

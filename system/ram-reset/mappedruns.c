@@ -16,7 +16,7 @@
 
 /*
  * @fd: the file, as a mapping keeps it locked in any case; @runs: of
- * TemplateRun, without what has been taken out
+ * PrimRange, without what has been taken out
  */
 typedef struct Mapped {
     const void *host, *rb;
@@ -42,7 +42,7 @@ static void clear(void *mapped)
 
 static GArray *copy(const GArray *runs)
 {
-    GArray *new = g_array_sized_new(false, false, sizeof(TemplateRun),
+    GArray *new = g_array_sized_new(false, false, sizeof(PrimRange),
                                     runs->len);
 
     if (runs->len) {
@@ -70,7 +70,7 @@ static unsigned first_run(const Mapped *m, uint64_t at)
 
     while (low < high) {
         unsigned mid = (low + high) / 2;
-        TemplateRun run = g_array_index(m->runs, TemplateRun, mid);
+        PrimRange run = g_array_index(m->runs, PrimRange, mid);
 
         if (run.start + run.len > at) {
             high = mid;
@@ -86,7 +86,7 @@ static bool touches(const Mapped *m, uint64_t start, uint64_t end)
     unsigned i = first_run(m, start);
 
     return i < m->runs->len &&
-           g_array_index(m->runs, TemplateRun, i).start < end;
+           g_array_index(m->runs, PrimRange, i).start < end;
 }
 
 static void take_out(Mapped *m, uint64_t start, uint64_t end)
@@ -94,8 +94,8 @@ static void take_out(Mapped *m, uint64_t start, uint64_t end)
     unsigned i = first_run(m, start);
 
     while (i < m->runs->len) {
-        TemplateRun *run = &g_array_index(m->runs, TemplateRun, i);
-        TemplateRun rest = { end, run->start + run->len - end };
+        PrimRange *run = &g_array_index(m->runs, PrimRange, i);
+        PrimRange rest = { end, run->start + run->len - end };
 
         if (run->start >= end) {
             return;

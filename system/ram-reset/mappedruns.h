@@ -22,7 +22,7 @@
 
 /*
  * @fd: the file that they are mapped from, which is kept open; @runs: of
- * TemplateRun, in rising order, not adjacent
+ * PrimRange, in rising order, not adjacent
  */
 void mapped_runs_add(const void *host, const void *rb, int fd,
                      const GArray *runs);
@@ -38,7 +38,7 @@ bool mapped_runs_remove(const void *host);
 
 bool mapped_runs_known(const void *host, const void *rb);
 
-/* Of TemplateRun, to be freed; NULL if the block is not known */
+/* Of PrimRange, to be freed; NULL if the block is not known */
 GArray *mapped_runs_copy(const void *host, const void *rb);
 
 /* Whether any run lies in [@start, @end), if only in part */

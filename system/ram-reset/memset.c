@@ -181,7 +181,7 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
     GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, told);
 
     for (unsigned i = 0; i < runs->len; i++) {
-        TemplateRun run = g_array_index(runs, TemplateRun, i);
+        PrimRange run = g_array_index(runs, PrimRange, i);
         RamResetRange range = { MAX(run.start, start),
                                 MIN(run.start + run.len, end) };
 

@@ -25,7 +25,7 @@
 
 /* How much of the time of one before it in the enum a choice may take */
 static const double margins[POLICY_NR_CHOICES] = {
-    [POLICY_DROP] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
+    [POLICY_DISCARD] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
 };
 
 /*
@@ -119,7 +119,7 @@ static PolicyEstimate estimate_empty(const PolicyCosts *costs,
 
     return (PolicyEstimate) {
         .possible = true,
-        .reset = c->resident * (remap ? costs->remap : costs->drop) +
+        .reset = c->resident * (remap ? costs->remap : costs->discard) +
                  (populated ? all * costs->fault : 0),
         .load = loaded * fault,
         .guest = (touched - loaded) * (populated ? costs->guest_map :
@@ -131,37 +131,37 @@ static PolicyEstimate estimate_empty(const PolicyCosts *costs,
 
 /*
  * The cheapest way through all chunks, where going over from clearing to
- * dropping takes one more call.  Backwards: @drop has, for a while, what is
- * best for a chunk if the one before it is cleared, and @follow if dropped.
+ * discarding takes one more call.  Backwards: @discard has, for a while, what is
+ * best for a chunk if the one before it is cleared, and @follow if discarded.
  */
 static PolicyEstimate split(const PolicyCosts *costs, const PolicyFacts *facts,
-                            unsigned threads, bool *drop)
+                            unsigned threads, bool *discard)
 {
     g_autofree bool *follow = g_new(bool, facts->nr_chunks);
-    double after_clear = 0, after_drop = 0;
+    double after_clear = 0, after_discard = 0;
     PolicyEstimate sum = { .possible = true };
-    bool dropping = false;
+    bool discarding = false;
 
     for (size_t i = facts->nr_chunks; i-- > 0;) {
         const PolicyChunk *c = &facts->chunks[i];
         PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
         PolicyEstimate empty = estimate_empty(costs, facts, c, false);
         double by_clear = policy_score(facts->objective, &clear) + after_clear;
-        double by_drop = policy_score(facts->objective, &empty) + after_drop;
+        double by_discard = policy_score(facts->objective, &empty) + after_discard;
 
-        drop[i] = by_drop + costs->drop_call < by_clear;
-        follow[i] = by_drop < by_clear;
-        after_clear = drop[i] ? by_drop + costs->drop_call : by_clear;
-        after_drop = follow[i] ? by_drop : by_clear;
+        discard[i] = by_discard + costs->discard_call < by_clear;
+        follow[i] = by_discard < by_clear;
+        after_clear = discard[i] ? by_discard + costs->discard_call : by_clear;
+        after_discard = follow[i] ? by_discard : by_clear;
     }
     for (size_t i = 0; i < facts->nr_chunks; i++) {
         const PolicyChunk *c = &facts->chunks[i];
         PolicyEstimate e;
 
-        drop[i] = dropping ? follow[i] : drop[i];
-        sum.reset += drop[i] && !dropping ? costs->drop_call : 0;
-        dropping = drop[i];
-        e = dropping ? estimate_empty(costs, facts, c, false)
+        discard[i] = discarding ? follow[i] : discard[i];
+        sum.reset += discard[i] && !discarding ? costs->discard_call : 0;
+        discarding = discard[i];
+        e = discarding ? estimate_empty(costs, facts, c, false)
                      : estimate_clear(costs, facts, c, threads);
         add(&sum, &e);
     }
@@ -174,7 +174,7 @@ static bool is_better(PolicyObjective objective,
                       PolicyChoice other)
 {
     const PolicyEstimate *e = &estimates[choice], *than = &estimates[other];
-    double margin = choice == POLICY_REMAP && other == POLICY_DROP
+    double margin = choice == POLICY_REMAP && other == POLICY_DISCARD
                     ? MARGIN_OF_EQUALS : margins[choice];
 
     if (objective == POLICY_FOOTPRINT) {
@@ -187,31 +187,31 @@ static bool is_better(PolicyObjective objective,
 }
 
 PolicyDecision policy_decide(const PolicyCosts *costs,
-                             const PolicyFacts *facts, bool *drop)
+                             const PolicyFacts *facts, bool *discard)
 {
     PolicyDecision d = { .choice = POLICY_CLEAR };
     PolicyEstimate *e = d.estimates;
     unsigned threads = clearing_threads(facts);
 
     e[POLICY_CLEAR].possible = true;
-    e[POLICY_DROP].possible = facts->can_drop;
-    e[POLICY_DROP].reset = costs->drop_call;
+    e[POLICY_DISCARD].possible = facts->can_discard;
+    e[POLICY_DISCARD].reset = costs->discard_call;
     e[POLICY_REMAP].possible = facts->can_remap;
     e[POLICY_REMAP].reset = costs->remap_call;
     for (size_t i = 0; i < facts->nr_chunks; i++) {
         const PolicyChunk *c = &facts->chunks[i];
         PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
-        PolicyEstimate dropped = estimate_empty(costs, facts, c, false);
+        PolicyEstimate discarded = estimate_empty(costs, facts, c, false);
         PolicyEstimate fresh = estimate_empty(costs, facts, c, true);
 
         add(&e[POLICY_CLEAR], &clear);
-        add(&e[POLICY_DROP], &dropped);
+        add(&e[POLICY_DISCARD], &discarded);
         add(&e[POLICY_REMAP], &fresh);
     }
-    if (facts->can_drop && facts->can_split && facts->nr_chunks > 1) {
-        e[POLICY_SPLIT] = split(costs, facts, threads, drop);
+    if (facts->can_discard && facts->can_split && facts->nr_chunks > 1) {
+        e[POLICY_SPLIT] = split(costs, facts, threads, discard);
     }
-    for (PolicyChoice c = POLICY_DROP; c < POLICY_NR_CHOICES; c++) {
+    for (PolicyChoice c = POLICY_DISCARD; c < POLICY_NR_CHOICES; c++) {
         if (e[c].possible && is_better(facts->objective, e, c, d.choice)) {
             d.choice = c;
         }
@@ -221,7 +221,7 @@ PolicyDecision policy_decide(const PolicyCosts *costs,
 
 static bool gives_all_back(PolicyChoice choice)
 {
-    return choice == POLICY_DROP || choice == POLICY_REMAP;
+    return choice == POLICY_DISCARD || choice == POLICY_REMAP;
 }
 
 bool policy_learn_together(PolicyChoice one, PolicyChoice other)
@@ -236,8 +236,8 @@ PolicyCosts policy_experienced(const PolicyCosts *costs,
 
     c.test *= slower[POLICY_CLEAR];
     c.clear *= slower[POLICY_CLEAR];
-    c.drop_call *= slower[POLICY_DROP];
-    c.drop *= slower[POLICY_DROP];
+    c.discard_call *= slower[POLICY_DISCARD];
+    c.discard *= slower[POLICY_DISCARD];
     c.remap_call *= slower[POLICY_REMAP];
     c.remap *= slower[POLICY_REMAP];
     return c;

@@ -24,8 +24,8 @@ typedef struct PolicyCosts {
     uint32_t granule;       /* pages */
     double test;            /* a page that is zero: to find that out */
     double clear;           /* one that is not: to find out, and to clear */
-    double drop_call;       /* giving back a range, apart from its pages */
-    double drop;            /* ... each page that is there */
+    double discard_call;       /* giving back a range, apart from its pages */
+    double discard;            /* ... each page that is there */
     double remap_call;      /* fresh memory for a block, apart from ... */
     double remap;           /* ... each page that was there */
     double fault;           /* QEMU touches a granule that is not there */
@@ -46,7 +46,7 @@ typedef struct PolicyChunk {
     uint32_t again;         /* others that the guest will write afterwards */
     /*
      * Others that past loads have tested, all added up, since the chunk was
-     * last dropped; had it been dropped again they would not have been there
+     * last discarded; had it been discarded again they would not have been there
      */
     uint64_t vain;
 } PolicyChunk;
@@ -58,15 +58,15 @@ typedef struct PolicyFacts {
     uint32_t chunk_pages;   /* the last chunk may have fewer */
     unsigned threads;       /* that clear, at least 1 */
     bool prealloc;          /* fresh memory is populated at once */
-    bool can_drop, can_remap;
+    bool can_discard, can_remap;
     bool can_split;         /* it is known what is where */
 } PolicyFacts;
 
 typedef enum PolicyChoice {
     POLICY_CLEAR,           /* in place, what the snapshot does not write */
-    POLICY_DROP,
+    POLICY_DISCARD,
     POLICY_REMAP,
-    POLICY_SPLIT,           /* some chunks are cleared, others dropped */
+    POLICY_SPLIT,           /* some chunks are cleared, others discarded */
     POLICY_NR_CHOICES,
 } PolicyChoice;
 
@@ -92,12 +92,12 @@ typedef struct PolicyDecision {
 } PolicyDecision;
 
 /*
- * @drop: for each chunk whether it is to be dropped, by the caller; of use
+ * @discard: for each chunk whether it is to be discarded, by the caller; of use
  * where POLICY_SPLIT is chosen.  The simpler choice is taken if another one does
  * not take some percent less time: estimates are not exact.
  */
 PolicyDecision policy_decide(const PolicyCosts *costs,
-                             const PolicyFacts *facts, bool *drop);
+                             const PolicyFacts *facts, bool *discard);
 
 /* How many granules @pages are in, if they lie anywhere in a chunk */
 double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages);
@@ -120,7 +120,7 @@ double policy_slower(double slower, double ratio);
 double policy_slower_unused(double slower);
 
 /*
- * Whether what has been seen of @one goes for @other as well: dropping and
+ * Whether what has been seen of @one goes for @other as well: discarding and
  * remapping give the same pages back.
  */
 bool policy_learn_together(PolicyChoice one, PolicyChoice other);

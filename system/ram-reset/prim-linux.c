@@ -52,7 +52,7 @@ int prim_reserve_hugepages(const PrimMap *map, uint64_t start, uint64_t len)
     return p == MAP_FAILED ? -1 : COUNT(map, munmap(p, len));
 }
 
-static int drop_shared_file(const PrimMap *map, uint64_t start, uint64_t len)
+static int discard_shared_file(const PrimMap *map, uint64_t start, uint64_t len)
 {
     if (COUNT(map, fallocate(map->fd,
                              FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -63,8 +63,8 @@ static int drop_shared_file(const PrimMap *map, uint64_t start, uint64_t len)
            ? prim_reserve_hugepages(map, start, len) : 0;
 }
 
-int prim_drop(const PrimMap *map, PrimBacking backing,
-              uint64_t start, uint64_t len)
+int prim_discard(const PrimMap *map, PrimBacking backing,
+                 uint64_t start, uint64_t len)
 {
     int ret = -1;
 
@@ -73,7 +73,7 @@ int prim_drop(const PrimMap *map, PrimBacking backing,
         ret = COUNT(map, madvise(map->host + start, len, MADV_DONTNEED));
         break;
     case PRIM_SHARED_FILE:
-        ret = drop_shared_file(map, start, len);
+        ret = discard_shared_file(map, start, len);
         break;
     case PRIM_SHARED_OTHER:
         ret = COUNT(map, madvise(map->host + start, len, MADV_REMOVE));

@@ -40,7 +40,7 @@ typedef struct PrimMap {
 } PrimMap;
 
 /*
- * What reads of a dropped page give, and so how a page can be dropped.
+ * What reads of a discarded page give, and so how a page can be discarded.
  * prim_backing() asks the kernel about the file; call it again when
  * somebody may have written to the file.
  */
@@ -61,13 +61,13 @@ PrimBacking prim_backing(const PrimMap *map);
  * Give [@start, @start + @len) of the mapping back to the kernel; it reads
  * zero afterwards, for every process that maps the same shared memory.
  * Shared hugepages that were reserved are reserved again.
- * -EINVAL for PRIM_PRIVATE_FILE, whose dropped pages would show the file.
+ * -EINVAL for PRIM_PRIVATE_FILE, whose discarded pages would show the file.
  * After a failure the range holds what it held, or zeros, page by page;
  * -ENOMEM may mean that somebody took the hugepages before they could be
  * reserved again.
  */
-int prim_drop(const PrimMap *map, PrimBacking backing,
-              uint64_t start, uint64_t len);
+int prim_discard(const PrimMap *map, PrimBacking backing,
+                 uint64_t start, uint64_t len);
 
 /*
  * Fresh, zeroed memory of the kind that a mapping has, to take its place:
@@ -142,7 +142,7 @@ void prim_clear_fence(void);
  * data.  With PRIM_PRIVATE_ZERO it goes by our page table, whatever @map is: a
  * good guess for a file that is shared, and no more.
  *
- * An iterator lives in one thread.  Pages may be cleared or dropped behind
+ * An iterator lives in one thread.  Pages may be cleared or discarded behind
  * @end while it runs.
  */
 typedef struct PrimDataIter {
@@ -168,7 +168,7 @@ bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
 
 /*
- * Whether our page table has the hugepage at @offset; true if in doubt, and
+ * Whether our page table has the hugepage at @offset; true if in blocker, and
  * wherever the file is not one that we might write to by its name.
  */
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);

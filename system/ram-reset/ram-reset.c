@@ -168,7 +168,7 @@ static void plan_block(RamResetBlock *blk, bool ignored, uint64_t expected)
     }
 }
 
-bool ram_reset_claims(RAMBlock *rb)
+bool ram_reset_covers(RAMBlock *rb)
 {
     g_autoptr(GPtrArray) objs = ram_reset_objects();
 
@@ -203,7 +203,7 @@ RamResetBlock *ram_reset_begin_blocks(unsigned *nr)
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         RamResetBlock *blk = &reset.blocks[i];
 
-        blk->settled = true;
+        blk->zeroed = true;
         if (blk->owner && !ram_reset_block_refusal(blk->rb)) {
             blk->info->object = g_strdup(ram_reset_id(blk->owner));
         }
@@ -246,12 +246,12 @@ static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
 static void zero_part(RamResetBlock *blk, RamResetPart *part)
 {
     uint64_t zeroed = blk->info->zeroed_bytes;
-    uint64_t dropped = blk->info->dropped_pages;
+    uint64_t discarded = blk->info->discarded_pages;
     int ret = part->strategy->zero(blk->owner, blk, part->start, part->len);
 
     if (ret < 0) {
         blk->info->zeroed_bytes = zeroed;
-        blk->info->dropped_pages = dropped;
+        blk->info->discarded_pages = discarded;
         fall_back(blk, part, ret);
         part->strategy->zero(blk->owner, blk, part->start, part->len);
     }
@@ -265,14 +265,14 @@ static void zero_parts(RamResetBlock *blk, bool all)
 {
     int64_t before = now();
 
-    blk->settled = true;
+    blk->zeroed = true;
     for (unsigned i = 0; i < blk->parts->len; i++) {
         RamResetPart *part = &g_array_index(blk->parts, RamResetPart, i);
 
         if (!part->done && (all || !part->strategy->late)) {
             zero_part(blk, part);
         }
-        blk->settled = blk->settled && part->done;
+        blk->zeroed = blk->zeroed && part->done;
     }
     blk->info->reset_ns += now() - before;
 }
@@ -282,11 +282,11 @@ static void zero_parts(RamResetBlock *blk, bool all)
  * A private mapping that shows what is loaded into a shared one of the same
  * file cannot wait, and nothing is known of it afterwards.
  */
-static void begin_block(RamResetBlock *blk, bool all_told)
+static void begin_block(RamResetBlock *blk, bool all_notified)
 {
     bool aliased = ram_reset_block_is_aliased(blk->rb);
 
-    zero_parts(blk, aliased || !all_told);
+    zero_parts(blk, aliased || !all_notified);
     if (!aliased) {
         blk->known = zeromap_new(blk->map.len, qemu_target_page_bits());
         zeromap_mark(blk->known, 0, blk->map.len);
@@ -312,7 +312,7 @@ static void unmap_all(bool (*ignored)(RAMBlock *rb))
     qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
                      uint64_t expected)
 {
     g_autoptr(GPtrArray) objs = ram_reset_objects();
@@ -328,7 +328,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
         RamResetBlock *blk = &reset.blocks[i];
 
         if (blk->owner && blk->map.len) {
-            begin_block(blk, all_told);
+            begin_block(blk, all_notified);
         }
     }
 }
@@ -390,7 +390,7 @@ void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what)
         return;
     }
     if (known) {
-        if (what == RAM_RESET_PAGE_CHANGE && !blk->settled) {
+        if (what == RAM_RESET_PAGE_CHANGE && !blk->zeroed) {
             memset(blk->map.host + offset, 0, size);
         }
         zeromap_forget(blk->known, offset, size);
@@ -398,12 +398,12 @@ void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what)
     blk->info->copied_pages++;
 }
 
-void ram_reset_settle(void)
+void ram_reset_complete_zeroing(void)
 {
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         RamResetBlock *blk = &reset.blocks[i];
 
-        if (blk->owner && blk->map.len && !blk->settled) {
+        if (blk->owner && blk->map.len && !blk->zeroed) {
             zero_parts(blk, true);
         }
     }
@@ -413,7 +413,7 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded)
 {
     RamResetBlockInfoList *list = NULL, **tail = &list;
 
-    ram_reset_settle();
+    ram_reset_complete_zeroing();
     for (unsigned i = 0; i < reset.nr_blocks; i++) {
         RamResetBlock *blk = &reset.blocks[i];
 

@@ -39,7 +39,7 @@ static char *refusal(const RamResetBlock *blk)
         reason = "fresh private hugepages would have to be reserved beside "
                  "the old ones";
     }
-    return reason ? g_strdup(reason) : ram_reset_block_holder(blk);
+    return reason ? g_strdup(reason) : ram_reset_block_external_user(blk);
 }
 
 static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
@@ -125,7 +125,7 @@ static int remap_zero(RamReset *rr, RamResetBlock *blk,
     }
     if (!ret) {
         blk->info->zeroed_bytes += len;
-        blk->info->dropped_pages += len >> qemu_target_page_bits();
+        blk->info->discarded_pages += len >> qemu_target_page_bits();
     }
     return ret;
 }

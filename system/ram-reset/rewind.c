@@ -38,8 +38,8 @@
 /* Protected by the BQL */
 static struct {
     unsigned wanted;            /* objects with rewind=on */
-    GArray *blocks;             /* of Kept; NULL if there is nothing */
-    char *doubt;                /* why there is nothing */
+    GArray *blocks;             /* of BaselineBlock; NULL if there is nothing */
+    char *blocker;                /* why there is nothing */
     bool warned;                /* that a limit was exceeded */
     unsigned cpus, turn;
     bool added;                 /* RAM, since tracking was started */
@@ -59,18 +59,18 @@ static void free_blocks(void)
     rewind_state.size = 0;
 }
 
-void ram_reset_keep_nothing(const char *why)
+void ram_reset_no_baseline(const char *why)
 {
-    trace_ram_reset_forget(why);
+    trace_ram_reset_forget_baseline(why);
     free_blocks();
-    g_free(rewind_state.doubt);
-    rewind_state.doubt = g_strdup(why);
+    g_free(rewind_state.blocker);
+    rewind_state.blocker = g_strdup(why);
 }
 
-void ram_reset_forget(const char *why)
+void ram_reset_forget_baseline(const char *why)
 {
     if (rewind_state.blocks) {
-        ram_reset_keep_nothing(why);
+        ram_reset_no_baseline(why);
     }
 }
 
@@ -84,7 +84,7 @@ static void stop_tracking(void)
 
 void ram_reset_stop_tracking(void)
 {
-    ram_reset_forget("a migration has used the dirty log");
+    ram_reset_forget_baseline("a migration has used the dirty log");
     stop_tracking();
 }
 
@@ -102,7 +102,7 @@ void ram_reset_rewind_objects_changed(int more)
         mappings_note(!before);
         rewind_state.late = phase_check(PHASE_MACHINE_READY);
     }
-    ram_reset_forget("the ram-reset objects are others");
+    ram_reset_forget_baseline("the ram-reset objects are others");
     if (!rewind_state.wanted) {
         stop_tracking();
     }
@@ -111,15 +111,15 @@ void ram_reset_rewind_objects_changed(int more)
 static void block_added(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
 {
-    ram_reset_forget("RAM has been added");
+    ram_reset_forget_baseline("RAM has been added");
     rewind_state.added = true;
 }
 
-static bool is_kept(const void *host)
+static bool is_in_baseline(const void *host)
 {
     for (unsigned i = 0; rewind_state.blocks && i < rewind_state.blocks->len;
          i++) {
-        if (g_array_index(rewind_state.blocks, Kept, i).host == host) {
+        if (g_array_index(rewind_state.blocks, BaselineBlock, i).host == host) {
             return true;
         }
     }
@@ -130,15 +130,15 @@ static bool is_kept(const void *host)
 static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
-    if (is_kept(host)) {
-        ram_reset_forget("RAM has been removed");
+    if (is_in_baseline(host)) {
+        ram_reset_forget_baseline("RAM has been removed");
     }
 }
 
 static void block_resized(RAMBlockNotifier *n, void *host, size_t old_size,
                           size_t new_size)
 {
-    ram_reset_forget("RAM has been resized");
+    ram_reset_forget_baseline("RAM has been resized");
 }
 
 /*
@@ -155,7 +155,7 @@ static bool before_plug(DeviceListener *listener, const QDict *opts,
     if (!driver || !rewind_state.wanted) {
         return false;
     }
-    ram_reset_forget("a device has been plugged");
+    ram_reset_forget_baseline("a device has been plugged");
     if (g_str_has_prefix(driver, "vfio-")) {
         stop_tracking();
         if (ram_reset_dirty_log_is_on()) {
@@ -212,12 +212,12 @@ static void protect_all(void)
 {
     ram_reset_dirty_sync();
     for (unsigned i = 0; i < rewind_state.blocks->len; i++) {
-        Kept *kept = &g_array_index(rewind_state.blocks, Kept, i);
+        BaselineBlock *base = &g_array_index(rewind_state.blocks, BaselineBlock, i);
         g_autofree unsigned long *bits =
-            bitmap_new(kept->len / qemu_target_page_size());
+            bitmap_new(base->len / qemu_target_page_size());
 
-        if (kept->len) {
-            ram_reset_dirty_take(kept->rb, bits, NULL);
+        if (base->len) {
+            ram_reset_dirty_take(base->rb, bits, NULL);
         }
     }
 }
@@ -237,7 +237,7 @@ static bool start_tracking(Error **errp)
     /* Somebody may have had it on when RAM was added */
     for (unsigned i = 0; rewind_state.added && i < rewind_state.blocks->len;
          i++) {
-        ram_reset_dirty_watch(g_array_index(rewind_state.blocks, Kept, i).rb);
+        ram_reset_dirty_watch(g_array_index(rewind_state.blocks, BaselineBlock, i).rb);
     }
     rewind_state.added = false;
     return true;
@@ -246,11 +246,11 @@ static bool start_tracking(Error **errp)
 /* Why what is dirty need not be in the log, a sentence; NULL if it is */
 static char *unseen_writes(void)
 {
-    const char *follower = ram_reset_memory_follower();
+    const char *listener = ram_reset_memory_listener();
 
-    if (follower) {
+    if (listener) {
         return g_strdup_printf("%s holds guest memory, and may write to it "
-                               "unseen", follower);
+                               "unseen", listener);
     }
     if (!mappings_are_known()) {
         return g_strdup("devices have mapped memory that they do not unmap, "
@@ -284,9 +284,9 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
         return false;
     }
     for (unsigned i = 0; i < nr; i++) {
-        if (!kept_add(rewind_state.blocks, &blocks[i], ram_reset_template(),
-                      ignored && ignored(blocks[i].rb), size_limit(),
-                      &rewind_state.size, errp)) {
+        if (!baseline_add(rewind_state.blocks, &blocks[i], ram_reset_template(),
+                          ignored && ignored(blocks[i].rb), size_limit(),
+                          &rewind_state.size, errp)) {
             return false;
         }
     }
@@ -297,7 +297,7 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
     return true;
 }
 
-bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
+bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded)
 {
     Error *err = NULL;
     int64_t before = get_clock();
@@ -306,12 +306,12 @@ bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
 
     assert(bql_locked());
     free_blocks();
-    g_clear_pointer(&rewind_state.doubt, g_free);
+    g_clear_pointer(&rewind_state.blocker, g_free);
     if (!ram_reset_rewind_wanted()) {
         return false;
     }
     watch();
-    rewind_state.blocks = kept_new();
+    rewind_state.blocks = baseline_new();
     rewind_state.cpus = count_cpus();
     rewind_state.choice = (RewindChoice) { 0 };
     qatomic_set(&ram_reset_dirty_bits_taken, false);
@@ -324,7 +324,7 @@ bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
         qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
     }
     if (!ok) {
-        ram_reset_forget(error_get_pretty(err));
+        ram_reset_forget_baseline(error_get_pretty(err));
         stop_tracking();
         if (!rewind_state.warned) {
             rewind_state.warned = true;
@@ -334,12 +334,12 @@ bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
         error_free(err);
         return false;
     }
-    trace_ram_reset_keep(rewind_state.size, get_clock() - before);
+    trace_ram_reset_take_baseline(rewind_state.size, get_clock() - before);
     return true;
 }
 
 /* What is unplugged is not part of a snapshot before it is removed */
-static bool blocks_are_kept(void)
+static bool is_baseline_of_all(void)
 {
     unsigned nr = 0;
     RAMBlock *rb;
@@ -347,14 +347,14 @@ static bool blocks_are_kept(void)
     RCU_READ_LOCK_GUARD();
     RAMBLOCK_FOREACH(rb) {
         if (qemu_ram_is_migratable(rb)) {
-            Kept *kept;
+            BaselineBlock *base;
 
             if (nr == rewind_state.blocks->len) {
                 return false;
             }
-            kept = &g_array_index(rewind_state.blocks, Kept, nr++);
-            if (kept->rb != rb || kept->host != rb->host ||
-                kept->len != rb->used_length) {
+            base = &g_array_index(rewind_state.blocks, BaselineBlock, nr++);
+            if (base->rb != rb || base->host != rb->host ||
+                base->len != rb->used_length) {
                 return false;
             }
         }
@@ -362,25 +362,25 @@ static bool blocks_are_kept(void)
     return nr == rewind_state.blocks->len;
 }
 
-const char *ram_reset_rewind_doubt(void)
+const char *ram_reset_rewind_blocker(void)
 {
     g_autofree char *unseen = NULL;
 
     if (!rewind_state.blocks) {
-        return rewind_state.doubt ?: "nothing has been loaded or saved yet";
+        return rewind_state.blocker ?: "nothing has been loaded or saved yet";
     }
     unseen = unseen_writes();
     if (unseen) {
-        ram_reset_forget(unseen);
+        ram_reset_forget_baseline(unseen);
     } else if (qatomic_read(&ram_reset_dirty_bits_taken)) {
-        ram_reset_forget("a migration, or a savevm that failed, has used the "
-                         "dirty log");
-    } else if (!blocks_are_kept()) {
-        ram_reset_forget("RAM is not the same any more");
+        ram_reset_forget_baseline("a migration, or a savevm that failed, has used the "
+                                  "dirty log");
+    } else if (!is_baseline_of_all()) {
+        ram_reset_forget_baseline("RAM is not the same any more");
     } else if (rewind_state.cpus != count_cpus()) {
-        ram_reset_forget("the number of vCPUs has changed");
+        ram_reset_forget_baseline("the number of vCPUs has changed");
     }
-    return rewind_state.blocks ? NULL : rewind_state.doubt;
+    return rewind_state.blocks ? NULL : rewind_state.blocker;
 }
 
 /* Until that has been measured, by what there is to compare */
@@ -444,7 +444,7 @@ RamResetRewindInfo *ram_reset_query_rewind(void)
         return NULL;
     }
     info = g_new0(RamResetRewindInfo, 1);
-    info->kept = rewind_state.size;
-    info->doubt = g_strdup(ram_reset_rewind_doubt());
+    info->baseline = rewind_state.size;
+    info->blocker = g_strdup(ram_reset_rewind_blocker());
     return info;
 }

@@ -34,12 +34,12 @@ bool ram_reset_verify_wanted(void)
     return false;
 }
 
-bool ram_reset_claims(RAMBlock *rb)
+bool ram_reset_covers(RAMBlock *rb)
 {
     return false;
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_told,
+void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
                      uint64_t expected)
 {
 }
@@ -62,7 +62,7 @@ void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
 {
 }
 
-void ram_reset_settle(void)
+void ram_reset_complete_zeroing(void)
 {
 }
 
@@ -98,20 +98,20 @@ bool ram_reset_rewind_wanted(void)
     return false;
 }
 
-bool ram_reset_keep(bool (*ignored)(RAMBlock *rb), bool loaded)
+bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded)
 {
     return false;
 }
 
-void ram_reset_forget(const char *why)
+void ram_reset_forget_baseline(const char *why)
 {
 }
 
-void ram_reset_keep_nothing(const char *why)
+void ram_reset_no_baseline(const char *why)
 {
 }
 
-const char *ram_reset_rewind_doubt(void)
+const char *ram_reset_rewind_blocker(void)
 {
     return "not on this host";
 }
@@ -139,15 +139,15 @@ uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
     return access_len;
 }
 
-void ram_reset_survey_begin(void)
+void ram_reset_unpopulated_begin(void)
 {
 }
 
-void ram_reset_survey_end(void)
+void ram_reset_unpopulated_end(void)
 {
 }
 
-bool ram_reset_surveyed_zero(const void *page)
+bool ram_reset_is_unpopulated(const void *page)
 {
     return false;
 }

@@ -11,17 +11,17 @@
 #include "qemu/main-loop.h"
 #include "internal.h"
 
-typedef struct Surveyed {
+typedef struct ScannedBlock {
     uint8_t *host;
     uint64_t len;
     ZeroMap *zero;
-} Surveyed;
+} ScannedBlock;
 
 /* Protected by the BQL */
 static GArray *survey;
 static unsigned last;           /* where the last lookup has ended */
 
-static ZeroMap *find_unpopulated(const RamResetBlock *blk)
+static ZeroMap *scan_block(const RamResetBlock *blk)
 {
     ZeroMap *zero = zeromap_new(blk->map.len, qemu_target_page_bits());
     g_autoptr(GArray) data = NULL;
@@ -41,47 +41,47 @@ static ZeroMap *find_unpopulated(const RamResetBlock *blk)
     return zero;
 }
 
-void ram_reset_survey_end(void)
+void ram_reset_unpopulated_end(void)
 {
     for (unsigned i = 0; survey && i < survey->len; i++) {
-        zeromap_free(g_array_index(survey, Surveyed, i).zero);
+        zeromap_free(g_array_index(survey, ScannedBlock, i).zero);
     }
     g_clear_pointer(&survey, g_array_unref);
 }
 
-void ram_reset_survey_begin(void)
+void ram_reset_unpopulated_begin(void)
 {
     RamResetBlock *blocks;
     unsigned nr;
 
     assert(bql_locked());
-    ram_reset_survey_end();
+    ram_reset_unpopulated_end();
     if (!ram_reset_enabled()) {
         return;
     }
-    survey = g_array_new(false, false, sizeof(Surveyed));
+    survey = g_array_new(false, false, sizeof(ScannedBlock));
     last = 0;
     blocks = ram_reset_begin_blocks(&nr);
     for (unsigned i = 0; i < nr; i++) {
         RamResetBlock *blk = &blocks[i];
-        Surveyed found = { .host = blk->map.host, .len = blk->map.len };
+        ScannedBlock found = { .host = blk->map.host, .len = blk->map.len };
 
         if (found.len && blk->owner && !ram_reset_block_refusal(blk->rb)) {
-            found.zero = find_unpopulated(blk);
+            found.zero = scan_block(blk);
             g_array_append_val(survey, found);
         }
     }
     qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
 }
 
-bool ram_reset_surveyed_zero(const void *page)
+bool ram_reset_is_unpopulated(const void *page)
 {
     const uint8_t *host = page;
 
     /* Pages are asked for in order, block by block */
     for (unsigned i = 0; survey && i < survey->len; i++) {
         unsigned at = (last + i) % survey->len;
-        Surveyed *s = &g_array_index(survey, Surveyed, at);
+        ScannedBlock *s = &g_array_index(survey, ScannedBlock, at);
 
         if (host >= s->host && host < s->host + s->len) {
             last = at;

@@ -19,10 +19,10 @@
 
 #define WORD_BITS (8 * sizeof(unsigned long))
 
-/* A hot page is looked at in one of so many loads; divides WORD_BITS */
+/* A untracked page is looked at in one of so many loads; divides WORD_BITS */
 #define SAMPLE_EVERY 8
 
-struct RamTemplate {
+struct RamCopy {
     uint64_t len, map_len;
     size_t page_size;
     size_t words;
@@ -30,14 +30,14 @@ struct RamTemplate {
     uint64_t size;
     unsigned long *stored;      /* pages that @copy has */
     unsigned long *dirty;       /* at the last load */
-    unsigned long *hot;
+    unsigned long *untracked;
 };
 
 /* Takes @copy over, which may be MAP_FAILED */
-static RamTemplate *new_template(uint8_t *copy, uint64_t map_len, uint64_t len,
-                                 size_t page_size)
+static RamCopy *new_copy(uint8_t *copy, uint64_t map_len, uint64_t len,
+                         size_t page_size)
 {
-    RamTemplate *t = g_new0(RamTemplate, 1);
+    RamCopy *t = g_new0(RamCopy, 1);
     bool failed = copy == MAP_FAILED;
 
     t->copy = copy;
@@ -52,16 +52,16 @@ static RamTemplate *new_template(uint8_t *copy, uint64_t map_len, uint64_t len,
     }
     t->stored = g_try_new0(unsigned long, t->words);
     t->dirty = g_try_new0(unsigned long, t->words);
-    t->hot = g_try_new0(unsigned long, t->words);
-    if (failed || !t->stored || !t->dirty || !t->hot) {
-        template_free(t);
+    t->untracked = g_try_new0(unsigned long, t->words);
+    if (failed || !t->stored || !t->dirty || !t->untracked) {
+        ram_copy_free(t);
         errno = ENOMEM;
         return NULL;
     }
     return t;
 }
 
-RamTemplate *template_new(uint64_t len, size_t page_size)
+RamCopy *ram_copy_new(uint64_t len, size_t page_size)
 {
     uint8_t *copy = mmap(NULL, len, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -69,24 +69,24 @@ RamTemplate *template_new(uint64_t len, size_t page_size)
     if (copy != MAP_FAILED) {
         madvise(copy, len, MADV_NOHUGEPAGE);
     }
-    return new_template(copy, len, len, page_size);
+    return new_copy(copy, len, len, page_size);
 }
 
-static void set_stored(RamTemplate *t, uint64_t page)
+static void set_stored(RamCopy *t, uint64_t page)
 {
     t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
 }
 
-RamTemplate *template_of_file(const TemplateFile *f, unsigned nr)
+RamCopy *ram_copy_of_file(const TemplateFile *f, unsigned nr)
 {
     const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
     uint64_t room = template_file_room(f, nr);
-    RamTemplate *t;
+    RamCopy *t;
 
-    t = new_template(mmap(NULL, room, PROT_READ, MAP_SHARED | MAP_NORESERVE,
-                          f->fd, b->offset), room, b->len, f->page_size);
+    t = new_copy(mmap(NULL, room, PROT_READ, MAP_SHARED | MAP_NORESERVE,
+                      f->fd, b->offset), room, b->len, f->page_size);
     for (unsigned i = 0; t && i < b->runs->len; i++) {
-        TemplateRun run = g_array_index(b->runs, TemplateRun, i);
+        PrimRange run = g_array_index(b->runs, PrimRange, i);
 
         for (uint64_t at = run.start; at < run.start + run.len;
              at += t->page_size) {
@@ -97,7 +97,7 @@ RamTemplate *template_of_file(const TemplateFile *f, unsigned nr)
     return t;
 }
 
-void template_free(RamTemplate *t)
+void ram_copy_free(RamCopy *t)
 {
     if (!t) {
         return;
@@ -107,7 +107,7 @@ void template_free(RamTemplate *t)
     }
     g_free(t->stored);
     g_free(t->dirty);
-    g_free(t->hot);
+    g_free(t->untracked);
     g_free(t);
 }
 
@@ -121,8 +121,8 @@ static bool test(const unsigned long *bits, uint64_t page)
     return bits[page / WORD_BITS] & (1ul << (page % WORD_BITS));
 }
 
-void template_keep(RamTemplate *t, const uint8_t *host,
-                   uint64_t start, uint64_t end)
+void ram_copy_add(RamCopy *t, const uint8_t *host,
+                  uint64_t start, uint64_t end)
 {
     for (uint64_t at = start; at < end; at += t->page_size) {
         uint64_t page = at / t->page_size;
@@ -138,11 +138,11 @@ void template_keep(RamTemplate *t, const uint8_t *host,
     }
 }
 
-void template_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
+void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
                         size_t page_size, GArray *runs)
 {
-    TemplateRun *last = runs->len ? &g_array_index(runs, TemplateRun,
-                                                   runs->len - 1) : NULL;
+    PrimRange *last = runs->len ? &g_array_index(runs, PrimRange,
+                                                 runs->len - 1) : NULL;
 
     for (uint64_t at = start; at < end; at += page_size) {
         if (is_zero(host + at, page_size)) {
@@ -151,36 +151,36 @@ void template_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
         if (last && last->start + last->len == at) {
             last->len += page_size;
         } else {
-            TemplateRun run = { at, page_size };
+            PrimRange run = { at, page_size };
 
             g_array_append_val(runs, run);
-            last = &g_array_index(runs, TemplateRun, runs->len - 1);
+            last = &g_array_index(runs, PrimRange, runs->len - 1);
         }
     }
 }
 
-uint64_t template_size(const RamTemplate *t)
+uint64_t ram_copy_size(const RamCopy *t)
 {
     return t->size;
 }
 
-const uint8_t *template_copy(const RamTemplate *t)
+const uint8_t *ram_copy_bytes(const RamCopy *t)
 {
     return t->copy;
 }
 
-size_t template_words(const RamTemplate *t)
+size_t ram_copy_words(const RamCopy *t)
 {
     return t->words;
 }
 
-const unsigned long *template_hot(const RamTemplate *t)
+const unsigned long *ram_copy_untracked(const RamCopy *t)
 {
-    return t->hot;
+    return t->untracked;
 }
 
 /* What is not stored must not be read from the copy, which would allocate it */
-static bool is_same(const RamTemplate *t, const uint8_t *host, uint64_t page)
+static bool is_same(const RamCopy *t, const uint8_t *host, uint64_t page)
 {
     uint64_t at = page * t->page_size;
 
@@ -199,8 +199,8 @@ static unsigned long sample(unsigned turn)
     return bits;
 }
 
-/* Of the pages of word @w that are hot and in @candidates, the unchanged ones */
-static unsigned long unchanged(const RamTemplate *t, const uint8_t *host,
+/* Of the pages of word @w that are untracked and in @candidates, the unchanged ones */
+static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
                                size_t w, unsigned long candidates)
 {
     unsigned long found = 0;
@@ -219,7 +219,7 @@ static unsigned long unchanged(const RamTemplate *t, const uint8_t *host,
  * Pages lie scattered: to find the next one, in page tables and in memory,
  * takes as long as to copy this one.
  */
-static void fetch_ahead(const RamTemplate *t, const uint8_t *host, size_t w,
+static void fetch_ahead(const RamCopy *t, const uint8_t *host, size_t w,
                         unsigned long next)
 {
     if (next) {
@@ -230,9 +230,9 @@ static void fetch_ahead(const RamTemplate *t, const uint8_t *host, size_t w,
     }
 }
 
-void template_restore(RamTemplate *t, uint8_t *host,
+void ram_copy_restore(RamCopy *t, uint8_t *host,
                       const unsigned long *dirty, size_t first, size_t last,
-                      unsigned turn, bool leave_zeros, TemplateCounts *counts)
+                      unsigned turn, bool leave_zeros, RamCopyCounts *counts)
 {
     const unsigned long sampled = sample(turn);
     const size_t size = t->page_size;
@@ -243,9 +243,9 @@ void template_restore(RamTemplate *t, uint8_t *host,
         if (!(now | t->dirty[w])) {
             continue;
         }
-        counts->cold += __builtin_popcountl(now & ~t->hot[w]);
-        left = unchanged(t, host, w, t->hot[w] & now & sampled);
-        t->hot[w] = ((t->hot[w] & now) | (t->dirty[w] & now)) & ~left;
+        counts->cold += __builtin_popcountl(now & ~t->untracked[w]);
+        left = unchanged(t, host, w, t->untracked[w] & now & sampled);
+        t->untracked[w] = ((t->untracked[w] & now) | (t->dirty[w] & now)) & ~left;
         t->dirty[w] = now & ~left;
         counts->dirty += __builtin_popcountl(now);
         counts->stale += __builtin_popcountl(left);
@@ -269,7 +269,7 @@ void template_restore(RamTemplate *t, uint8_t *host,
     }
 }
 
-void template_spare(const RamTemplate *t, unsigned long *dirty,
+void ram_copy_spare(const RamCopy *t, unsigned long *dirty,
                     const unsigned long *present)
 {
     for (size_t w = 0; w < t->words; w++) {
@@ -277,7 +277,7 @@ void template_spare(const RamTemplate *t, unsigned long *dirty,
     }
 }
 
-bool template_zeros(const RamTemplate *t, const unsigned long *dirty,
+bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
                     uint64_t from, uint64_t *start, uint64_t *end)
 {
     uint64_t page = from / t->page_size, pages = t->len / t->page_size;
@@ -299,9 +299,9 @@ bool template_zeros(const RamTemplate *t, const unsigned long *dirty,
     return true;
 }
 
-void template_compare(const RamTemplate *t, uint8_t *host,
+void ram_copy_compare(const RamCopy *t, uint8_t *host,
                       const unsigned long *present, size_t first, size_t last,
-                      TemplateCounts *counts)
+                      RamCopyCounts *counts)
 {
     const uint64_t pages = t->len / t->page_size;
 

@@ -22,62 +22,62 @@
  * first, and words of unsigned long; those given by the caller end with the
  * word of the last page, and have no bits beyond it.
  *
- * No locking, other than what template_restore() says.
+ * No locking, other than what ram_copy_restore() says.
  */
-typedef struct RamTemplate RamTemplate;
+typedef struct RamCopy RamCopy;
 
 /*
  * @len: bytes, a multiple of @page_size.  NULL with errno set if memory cannot
  * be had.
  */
-RamTemplate *template_new(uint64_t len, size_t page_size);
+RamCopy *ram_copy_new(uint64_t len, size_t page_size);
 
 /*
  * What block @nr of @f has, which may be closed afterwards.  Nothing can be
  * added to it.  NULL with errno set if it cannot be mapped.
  */
-RamTemplate *template_of_file(const TemplateFile *f, unsigned nr);
+RamCopy *ram_copy_of_file(const TemplateFile *f, unsigned nr);
 
-void template_free(RamTemplate *t);
+void ram_copy_free(RamCopy *t);
 
 /*
  * Copy what of [@start, @end) at @host, the start of the block, is not zero.
  * Both are multiples of the page size.  Pages that were kept before and are
  * zero now must not be in the range.
  */
-void template_keep(RamTemplate *t, const uint8_t *host,
-                   uint64_t start, uint64_t end);
+void ram_copy_add(RamCopy *t, const uint8_t *host,
+                  uint64_t start, uint64_t end);
 
 /*
- * Append to @runs, of TemplateRun, those pages of [@start, @end) at @host that
+ * Append to @runs, of PrimRange, those pages of [@start, @end) at @host that
  * are not zero.
  */
-void template_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
+void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
                         size_t page_size, GArray *runs);
 
 /* How many bytes are kept */
-uint64_t template_size(const RamTemplate *t);
+uint64_t ram_copy_size(const RamCopy *t);
 
 /* What is kept, with the block's layout; only that may be read */
-const uint8_t *template_copy(const RamTemplate *t);
+const uint8_t *ram_copy_bytes(const RamCopy *t);
 
 /* Words in a bitmap */
-size_t template_words(const RamTemplate *t);
+size_t ram_copy_words(const RamCopy *t);
 
 /*
- * Pages that were dirty in two calls of template_restore() running: to protect
+ * Pages that were dirty in two calls of ram_copy_restore() running: to protect
  * them against writing once more costs the guest more than copying them costs
  * us.  They leave this bitmap when a sample finds them unchanged.
  */
-const unsigned long *template_hot(const RamTemplate *t);
+const unsigned long *ram_copy_untracked(const RamCopy *t);
 
 /*
- * Pages.  @cold: of the dirty ones that were not hot, so that the guest has
- * paid a fault for each; @stale: those that are hot no longer
+ * Pages.  @cold: of the dirty ones that were not untracked, so that the guest has
+ * paid a fault for each; @stale: those that are untracked no longer
  */
-typedef struct TemplateCounts {
+typedef struct RamCopyCounts {
     uint64_t dirty, copied, cleared, cold, stale;
-} TemplateCounts;
+} RamCopyCounts;
 
 /*
  * Make the pages at @host whose bits are set in @dirty what they are in the
@@ -85,26 +85,26 @@ typedef struct TemplateCounts {
  * threads may do that for words of their own, each with its own @counts,
  * which are added to.
  *
- * @turn: rises from load to load, and says which of the hot pages are sampled.
+ * @turn: rises from load to load, and says which of the untracked pages are sampled.
  * @leave_zeros: pages that are zero in the template are only counted, as
- *     cleared; see template_zeros().
+ *     cleared; see ram_copy_zeros().
  */
-void template_restore(RamTemplate *t, uint8_t *host,
+void ram_copy_restore(RamCopy *t, uint8_t *host,
                       const unsigned long *dirty, size_t first, size_t last,
-                      unsigned turn, bool leave_zeros, TemplateCounts *counts);
+                      unsigned turn, bool leave_zeros, RamCopyCounts *counts);
 
 /*
  * Take pages off @dirty that are zero in the template and not set in @present:
  * those read zero anyway.
  */
-void template_spare(const RamTemplate *t, unsigned long *dirty,
+void ram_copy_spare(const RamCopy *t, unsigned long *dirty,
                     const unsigned long *present);
 
 /*
  * The next run of pages that are dirty, and zero in the template, from byte
  * @from on; false if there is none.
  */
-bool template_zeros(const RamTemplate *t, const unsigned long *dirty,
+bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
                     uint64_t from, uint64_t *start, uint64_t *end);
 
 /*
@@ -112,8 +112,8 @@ bool template_zeros(const RamTemplate *t, const unsigned long *dirty,
  * that are kept, and those whose bits are set in @present; all others must
  * read zero.  @present: NULL for all pages.  What differs is counted as dirty.
  */
-void template_compare(const RamTemplate *t, uint8_t *host,
+void ram_copy_compare(const RamCopy *t, uint8_t *host,
                       const unsigned long *present, size_t first, size_t last,
-                      TemplateCounts *counts);
+                      RamCopyCounts *counts);
 
 #endif

@@ -61,20 +61,20 @@ uint64_t template_runs_size(const GArray *runs)
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < runs->len; i++) {
-        bytes += g_array_index(runs, TemplateRun, i).len;
+        bytes += g_array_index(runs, PrimRange, i).len;
     }
     return bytes;
 }
 
 static GArray *join(const GArray *runs, uint64_t gap)
 {
-    GArray *joined = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *joined = g_array_new(false, false, sizeof(PrimRange));
 
     for (unsigned i = 0; i < runs->len; i++) {
-        TemplateRun run = g_array_index(runs, TemplateRun, i), *last;
+        PrimRange run = g_array_index(runs, PrimRange, i), *last;
 
         last = joined->len
-               ? &g_array_index(joined, TemplateRun, joined->len - 1) : NULL;
+               ? &g_array_index(joined, PrimRange, joined->len - 1) : NULL;
         if (last && run.start - (last->start + last->len) < gap) {
             last->len = run.start + run.len - last->start;
         } else {
@@ -146,7 +146,7 @@ GVariant *template_file_pack(const TemplateFile *f)
         TemplateBlock *b = template_file_block(f, i);
         GVariant *runs = g_variant_new_fixed_array(G_VARIANT_TYPE("(tt)"),
                                                    b->runs->data, b->runs->len,
-                                                   sizeof(TemplateRun));
+                                                   sizeof(PrimRange));
 
         g_variant_builder_add(&blocks, "(stt@a(tt))", b->name, b->len,
                               b->offset, runs);
@@ -178,7 +178,7 @@ static const char *check_block(const TemplateFile *f, unsigned nr)
         return "its blocks make no sense";
     }
     for (unsigned i = 0; i < b->runs->len; i++) {
-        TemplateRun run = g_array_index(b->runs, TemplateRun, i);
+        PrimRange run = g_array_index(b->runs, PrimRange, i);
 
         if (run.start % f->page_size || run.len % f->page_size || !run.len ||
             run.start > b->len || run.len > b->len - run.start ||
@@ -208,9 +208,9 @@ const char *template_file_unpack(TemplateFile *f, GVariant *index)
                                &b.offset, &runs)) {
         gsize nr;
         const void *data = g_variant_get_fixed_array(runs, &nr,
-                                                     sizeof(TemplateRun));
+                                                     sizeof(PrimRange));
 
-        b.runs = g_array_sized_new(false, false, sizeof(TemplateRun), nr);
+        b.runs = g_array_sized_new(false, false, sizeof(PrimRange), nr);
         if (nr) {
             g_array_append_vals(b.runs, data, nr);
         }

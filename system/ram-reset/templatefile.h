@@ -10,6 +10,7 @@
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "prim.h"
 
 /*
  * The file has the layout of RAM: a block lies in it as it does in memory, so
@@ -39,14 +40,9 @@
  */
 #define TEMPLATE_FILE_RUNS  1024
 
-/* Bytes from the start of a block, multiples of the page size */
-typedef struct TemplateRun {
-    uint64_t start, len;
-} TemplateRun;
-
 /*
  * @len: bytes, a multiple of the page size; @offset: where in the file it
- * begins; @runs: of TemplateRun, in rising order, not adjacent: what the file
+ * begins; @runs: of PrimRange, in whole pages and in rising order, not adjacent: what the file
  * has of it, in full.  All other pages are zero.
  */
 typedef struct TemplateBlock {
@@ -85,7 +81,7 @@ void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
 /* Closes it, if it is open */
 void template_file_free(TemplateFile *f);
 
-/* Bytes in @runs, of TemplateRun */
+/* Bytes in @runs, of PrimRange */
 uint64_t template_runs_size(const GArray *runs);
 
 /* Bytes in the runs of all blocks */

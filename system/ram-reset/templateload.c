@@ -23,7 +23,7 @@ typedef struct CopyJob {
     const uint8_t *from;
     const PrimMap *to;
     bool by_file;
-    GArray *pieces;             /* of TemplateRun */
+    GArray *pieces;             /* of PrimRange */
     unsigned next;              /* atomic: the first piece nobody has taken */
 } CopyJob;
 
@@ -100,7 +100,7 @@ static void map_blocks(const TemplateFile *f)
     qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
 }
 
-static void copy_piece(const CopyJob *job, const TemplateRun *piece)
+static void copy_piece(const CopyJob *job, const PrimRange *piece)
 {
     const uint8_t *from = job->from + piece->start;
     uint64_t done = 0;
@@ -128,20 +128,20 @@ static void *copy_worker(void *opaque)
     unsigned i;
 
     while ((i = qatomic_fetch_inc(&job->next)) < job->pieces->len) {
-        copy_piece(job, &g_array_index(job->pieces, TemplateRun, i));
+        copy_piece(job, &g_array_index(job->pieces, PrimRange, i));
     }
     return NULL;
 }
 
 static GArray *cut_runs(const GArray *runs)
 {
-    GArray *pieces = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *pieces = g_array_new(false, false, sizeof(PrimRange));
 
     for (unsigned i = 0; i < runs->len; i++) {
-        TemplateRun run = g_array_index(runs, TemplateRun, i), piece;
+        PrimRange run = g_array_index(runs, PrimRange, i), piece;
 
         for (; run.len; run.start += piece.len, run.len -= piece.len) {
-            piece = (TemplateRun) { run.start, MIN(run.len, COPY_AT_ONCE) };
+            piece = (PrimRange) { run.start, MIN(run.len, COPY_AT_ONCE) };
             g_array_append_val(pieces, piece);
         }
     }
@@ -154,7 +154,7 @@ static void expect(RamResetBlock *blk, const GArray *runs)
     size_t page = qemu_target_page_size();
 
     for (unsigned i = 0; i < runs->len; i++) {
-        TemplateRun run = g_array_index(runs, TemplateRun, i);
+        PrimRange run = g_array_index(runs, PrimRange, i);
 
         for (; run.len; run.start += page, run.len -= page) {
             ram_reset_page_loaded(blk->rb, run.start, RAM_RESET_PAGE_WRITE);
@@ -177,12 +177,12 @@ static bool is_better_written(const RamResetBlock *blk, uint64_t bytes)
            (uint64_t)st.st_blocks * 512 < bytes / 2;
 }
 
-static void copy(RamResetBlock *blk, const RamTemplate *t, const GArray *runs)
+static void copy(RamResetBlock *blk, const RamCopy *t, const GArray *runs)
 {
     g_autoptr(GArray) pieces = cut_runs(runs);
     uint64_t bytes = template_runs_size(runs);
     CopyJob job = {
-        .from = template_copy(t), .to = &blk->map, .pieces = pieces,
+        .from = ram_copy_bytes(t), .to = &blk->map, .pieces = pieces,
         .by_file = is_better_written(blk, bytes),
     };
 
@@ -192,13 +192,13 @@ static void copy(RamResetBlock *blk, const RamTemplate *t, const GArray *runs)
 }
 
 /* Of a block that is not made zero anything may differ */
-static void compare(RamResetBlock *blk, RamTemplate *t)
+static void compare(RamResetBlock *blk, RamCopy *t)
 {
-    TemplateCounts counts = { 0 };
+    RamCopyCounts counts = { 0 };
     bool all = ram_reset_block_is_rom(blk->rb) || is_small(blk->rb);
     g_autofree unsigned long *present = all ? NULL : undo_find_present(blk);
 
-    template_compare(t, blk->map.host, present, 0, template_words(t), &counts);
+    ram_copy_compare(t, blk->map.host, present, 0, ram_copy_words(t), &counts);
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
     blk->info->copied_pages = counts.copied;
     blk->info->cleared_pages = counts.cleared;
@@ -231,7 +231,7 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
     int nr = ram_reset_template_block(f, blk->rb->idstr);
     Done *done = find(blk->rb);
     const GArray *runs;
-    RamTemplate *t;
+    RamCopy *t;
 
     assert(nr >= 0);
     runs = g_array_index(f->blocks, TemplateBlock, nr).runs;
@@ -239,7 +239,7 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
         describe_mapped(blk, done, runs);
         return true;
     }
-    t = template_of_file(f, nr);
+    t = ram_copy_of_file(f, nr);
     if (!t) {
         return false;
     }
@@ -255,7 +255,7 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
         compare(blk, t);
         describe(blk, g_strdup("all of it is compared with the template"));
     }
-    template_free(t);
+    ram_copy_free(t);
     return true;
 }
 
@@ -271,7 +271,7 @@ static bool load_blocks(const TemplateFile *f)
                 ram_reset_template_block(f, blocks[i].rb->idstr)).runs);
         }
     }
-    ram_reset_settle();
+    ram_reset_complete_zeroing();
     for (unsigned i = 0; i < nr; i++) {
         if (blocks[i].map.len && !is_ignored(blocks[i].rb) &&
             !load_block(&blocks[i], f)) {

@@ -227,7 +227,7 @@ static bool is_locked(void)
  */
 static char *block_refusal(const RamResetBlock *blk)
 {
-    const char *follower = ram_reset_memory_follower();
+    const char *listener = ram_reset_memory_listener();
 
     if (memory_region_has_ram_discard_manager(blk->rb->mr)) {
         return g_strdup("parts of it are unplugged (virtio-mem)");
@@ -235,11 +235,11 @@ static char *block_refusal(const RamResetBlock *blk)
     if (ram_reset_block_is_aliased(blk->rb)) {
         return g_strdup("another RAM block maps its file shared");
     }
-    if (blk->map.shared && blk->map.fd >= 0 && follower) {
+    if (blk->map.shared && blk->map.fd >= 0 && listener) {
         return g_strdup_printf("%s may have passed it on to a process that "
-                               "writes to it", follower);
+                               "writes to it", listener);
     }
-    return blk->map.shared ? ram_reset_block_stranger(blk) : NULL;
+    return blk->map.shared ? ram_reset_block_external_writer(blk) : NULL;
 }
 
 static char *refusal(bool (*ignored)(RAMBlock *rb))
@@ -315,8 +315,8 @@ bool ram_reset_template_find(const char *identity,
 static GArray *find_runs(const RamResetBlock *blk)
 {
     uint64_t page = qemu_target_page_size();
-    g_autoptr(GArray) content = kept_find_content(blk);
-    GArray *runs = g_array_new(false, false, sizeof(TemplateRun));
+    g_autoptr(GArray) content = baseline_find_content(blk);
+    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
     uint64_t done = 0;
 
     for (unsigned i = 0; i < content->len; i++) {
@@ -324,7 +324,7 @@ static GArray *find_runs(const RamResetBlock *blk)
 
         range.start = MAX(QEMU_ALIGN_DOWN(range.start, page), done);
         range.end = MIN(QEMU_ALIGN_UP(range.end, page), blk->map.len);
-        template_find_runs(blk->map.host, range.start, range.end, page, runs);
+        ram_copy_find_runs(blk->map.host, range.start, range.end, page, runs);
         done = MAX(range.end, done);
     }
     return runs;

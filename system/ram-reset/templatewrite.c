@@ -79,7 +79,7 @@ static bool put_blocks(const TemplateFile *f, const Output *out,
         TemplateBlock *b = template_file_block(f, i);
 
         for (unsigned j = 0; j < b->runs->len; j++) {
-            TemplateRun run = g_array_index(b->runs, TemplateRun, j);
+            PrimRange run = g_array_index(b->runs, PrimRange, j);
 
             if (!put(out, hosts[i] + run.start, run.len,
                      b->offset + run.start)) {

@@ -25,30 +25,30 @@
  * for all
  */
 typedef struct RestoreJob {
-    Kept *kept;
+    BaselineBlock *base;
     const unsigned long *bits;
     bool compare, leave_zeros;
     unsigned turn;
     size_t next;                /* atomic: the first word nobody has taken */
     QemuMutex lock;
-    TemplateCounts counts;      /* under @lock */
+    RamCopyCounts counts;      /* under @lock */
 } RestoreJob;
 
 static void *restore_worker(void *opaque)
 {
     RestoreJob *job = opaque;
-    RamTemplate *t = job->kept->template;
-    size_t words = template_words(t), first;
-    TemplateCounts counts = { 0 };
+    RamCopy *t = job->base->template;
+    size_t words = ram_copy_words(t), first;
+    RamCopyCounts counts = { 0 };
 
     while ((first = qatomic_fetch_add(&job->next, WORDS_AT_ONCE)) < words) {
         size_t last = MIN(first + WORDS_AT_ONCE, words);
 
         if (job->compare) {
-            template_compare(t, job->kept->host, job->bits, first, last,
+            ram_copy_compare(t, job->base->host, job->bits, first, last,
                              &counts);
         } else {
-            template_restore(t, job->kept->host, job->bits, first, last,
+            ram_copy_restore(t, job->base->host, job->bits, first, last,
                              job->turn, job->leave_zeros, &counts);
         }
     }
@@ -65,7 +65,7 @@ static void *restore_worker(void *opaque)
 /* @pages: how many there are to be looked at */
 static void restore(RestoreJob *job, uint64_t pages)
 {
-    RamReset *owner = job->kept->owner;
+    RamReset *owner = job->base->owner;
     unsigned nr = owner ? MIN(ram_reset_threads(owner),
                               DIV_ROUND_UP(pages, PAGES_A_THREAD)) : 1;
 
@@ -75,7 +75,7 @@ static void restore(RestoreJob *job, uint64_t pages)
 }
 
 /* Give zeros back run by run, if that is what the object's user wants */
-static bool drops_zeros(const RamResetBlock *blk)
+static bool discards_zeros(const RamResetBlock *blk)
 {
     RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
 
@@ -84,19 +84,19 @@ static bool drops_zeros(const RamResetBlock *blk)
            rrc->supports(blk->owner, blk, NULL);
 }
 
-static void drop_zeros(RamResetBlock *blk, const Kept *kept,
-                       const unsigned long *dirty)
+static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
+                          const unsigned long *dirty)
 {
     RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
     uint64_t start, end = 0;
     int failed = 0;
 
-    while (template_zeros(kept->template, dirty, end, &start, &end)) {
+    while (ram_copy_zeros(base->template, dirty, end, &start, &end)) {
         int ret = rrc->zero(blk->owner, blk, start, end - start);
 
         if (ret < 0) {
             failed = failed ?: ret;
-            memset(kept->host + start, 0, end - start);
+            memset(base->host + start, 0, end - start);
             blk->info->zeroed_bytes += end - start;
             blk->info->cleared_pages += (end - start) / qemu_target_page_size();
         }
@@ -106,18 +106,18 @@ static void drop_zeros(RamResetBlock *blk, const Kept *kept,
     }
 }
 
-static void account(RamResetBlock *blk, const Kept *kept,
+static void account(RamResetBlock *blk, const BaselineBlock *base,
                     const RestoreJob *job, const char *how)
 {
-    const TemplateCounts *c = &job->counts;
+    const RamCopyCounts *c = &job->counts;
     uint64_t page = qemu_target_page_size();
 
-    ram_reset_dirty_show(kept->rb);
+    ram_reset_dirty_show(base->rb);
     blk->info->strategy = g_strdup("rewind");
     blk->info->reason = g_strdup(how);
     blk->info->dirty_pages = c->dirty;
     blk->info->copied_pages = c->copied;
-    blk->info->skipped_pages = kept->len / page - c->dirty;
+    blk->info->skipped_pages = base->len / page - c->dirty;
     if (!job->leave_zeros) {
         blk->info->cleared_pages = c->cleared;
         blk->info->zeroed_bytes = c->cleared * page;
@@ -147,74 +147,74 @@ unsigned long *undo_find_present(const RamResetBlock *blk)
  * To clear a page that the host has no memory for would allocate it, and all
  * are dirty when KVM makes a slot for memory, or the guest has discarded them.
  */
-static void spare_absent(const RamResetBlock *blk, const Kept *kept,
+static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
                          unsigned long *dirty)
 {
     g_autofree unsigned long *present = undo_find_present(blk);
 
-    template_spare(kept->template, dirty, present);
+    ram_copy_spare(base->template, dirty, present);
 }
 
 /* Returns how many faults the guest has paid for being tracked */
-static uint64_t undo_dirty(RamResetBlock *blk, Kept *kept, unsigned turn)
+static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base, unsigned turn)
 {
-    uint64_t pages = kept->len / qemu_target_page_size();
+    uint64_t pages = base->len / qemu_target_page_size();
     g_autofree unsigned long *dirty = bitmap_new(pages);
     RestoreJob job = {
-        .kept = kept, .bits = dirty, .turn = turn,
-        .leave_zeros = drops_zeros(blk),
+        .base = base, .bits = dirty, .turn = turn,
+        .leave_zeros = discards_zeros(blk),
     };
 
-    ram_reset_dirty_take(kept->rb, dirty, template_hot(kept->template));
+    ram_reset_dirty_take(base->rb, dirty, ram_copy_untracked(base->template));
     if (bitmap_count_one(dirty, pages) > pages / MANY_OF) {
-        spare_absent(blk, kept, dirty);
+        spare_absent(blk, base, dirty);
     }
     restore(&job, bitmap_count_one(dirty, pages));
-    account(blk, kept, &job, "what has been written is undone");
+    account(blk, base, &job, "what has been written is undone");
     if (job.leave_zeros) {
-        drop_zeros(blk, kept, dirty);
+        discard_zeros(blk, base, dirty);
     }
-    blk->info->hot_pages = bitmap_count_one(template_hot(kept->template),
-                                            pages);
+    blk->info->untracked_pages = bitmap_count_one(ram_copy_untracked(base->template),
+                                                  pages);
     return job.counts.cold;
 }
 
 /* Returns how many pages differ */
-static uint64_t undo_differences(RamResetBlock *blk, Kept *kept)
+static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
 {
-    uint64_t pages = kept->len / qemu_target_page_size();
+    uint64_t pages = base->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
     g_autofree unsigned long *present = rom ? NULL : undo_find_present(blk);
-    RestoreJob job = { .kept = kept, .bits = present, .compare = true };
+    RestoreJob job = { .base = base, .bits = present, .compare = true };
 
     restore(&job, present ? bitmap_count_one(present, pages) : pages);
-    account(blk, kept, &job, kept->compared
+    account(blk, base, &job, base->compared
             ? "all of it is compared with the snapshot"
             : "all of it is compared with the snapshot, to track what is "
               "written would slow the guest more");
     return job.counts.dirty;
 }
 
-uint64_t undo_all(GArray *all_kept, unsigned turn, bool track)
+uint64_t undo_all(GArray *baseline, unsigned turn, bool track)
 {
     unsigned nr;
     RamResetBlock *blocks = ram_reset_blocks(&nr);
     uint64_t sum = 0;
 
-    assert(nr == all_kept->len);
+    assert(nr == baseline->len);
     for (unsigned i = 0; i < nr; i++) {
         RamResetBlock *blk = &blocks[i];
-        Kept *kept = &g_array_index(all_kept, Kept, i);
+        BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
         int64_t before = get_clock();
 
-        assert(kept->rb == blk->rb && kept->len == blk->map.len);
-        if (!kept->template) {
-            blk->info->reason = g_strdup(kept->len ? "not part of the snapshot"
+        assert(base->rb == blk->rb && base->len == blk->map.len);
+        if (!base->template) {
+            blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
-        } else if (track && !kept->compared) {
-            sum += undo_dirty(blk, kept, turn);
+        } else if (track && !base->compared) {
+            sum += undo_dirty(blk, base, turn);
         } else {
-            sum += undo_differences(blk, kept);
+            sum += undo_differences(blk, base);
         }
         blk->info->reset_ns = get_clock() - before;
     }

@@ -10,7 +10,7 @@
 #include "kept.h"
 
 /*
- * Make all blocks what they are in @all_kept, an array of Kept in the order of
+ * Make all blocks what they are in @baseline, an array of BaselineBlock in the order of
  * ram_reset_blocks(), and fill in their info.  BQL held.
  *
  * @turn: rises from load to load
@@ -20,7 +20,7 @@
  * Returns: how many pages the guest has paid a fault for, for being tracked,
  *     or would have
  */
-uint64_t undo_all(GArray *all_kept, unsigned turn, bool track);
+uint64_t undo_all(GArray *baseline, unsigned turn, bool track);
 
 /*
  * The pages of @blk that have memory, to be freed; others read zero, and would

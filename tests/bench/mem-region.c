@@ -37,13 +37,13 @@ static void zero_dirty(const PrimMap *map, size_t n)
     prim_clear_fence();
 }
 
-static void zero_drop(const PrimMap *map, G_GNUC_UNUSED size_t n)
+static void zero_discard(const PrimMap *map, G_GNUC_UNUSED size_t n)
 {
-    int ret = prim_drop(map, prim_backing(map), 0, map->len);
+    int ret = prim_discard(map, prim_backing(map), 0, map->len);
 
     if (ret < 0) {
         errno = -ret;
-        die("drop memory");
+        die("discard memory");
     }
 }
 
@@ -88,7 +88,7 @@ static const struct {
     { "memset", zero_memset, true },
     { "stream", zero_stream, true },
     { "dirty", zero_dirty, true },
-    { "drop", zero_drop, false },
+    { "discard", zero_discard, false },
     { "fresh", zero_fresh, false },
 };
 
@@ -102,7 +102,7 @@ static void prepare(const PrimMap *map, bool resident, size_t n)
     if (resident) {
         populate(map->host, map->len);
     } else {
-        zero_drop(map, n);
+        zero_discard(map, n);
     }
     for (size_t i = 0; i < n; i++) {
         uint8_t *page = map->host + touched_page(map, i, n);

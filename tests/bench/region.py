@@ -18,10 +18,10 @@ SIZES = {True: {'4k': (64,), '2m': (64,)},
          False: {'4k': (256, 448), '2m': (256,)}}
 # As mem-bench names them, and whether the pages stay
 WAYS = {'memset': 'memset', 'stream': 'streaming stores',
-        'dirty': 'streaming, touched pages only', 'drop': 'dropped',
+        'dirty': 'streaming, touched pages only', 'discard': 'discarded',
         'fresh': 'fresh mapping'}
 KEEPING = ('memset', 'stream', 'dirty')
-GIVING = ('drop', 'fresh')
+GIVING = ('discard', 'fresh')
 NOTES = (
     'Before a reset the guest has written to some of the pages, and '
     'afterwards it writes one byte to each of the same pages. "All '
@@ -34,7 +34,7 @@ NOTES = (
     'old. Transparent hugepages are off; percentages are of the memory\'s own '
     'pages.')
 # Earlier, private 4K of 256 MiB: against memset, against streaming stores
-RECORDED_CROSSING = {'drop': {'memset': 21, 'stream': 13},
+RECORDED_CROSSING = {'discard': {'memset': 21, 'stream': 13},
                      'fresh': {'memset': 16, 'stream': 9}}
 
 Cell = tuple[str, int]
@@ -164,7 +164,7 @@ def beside(by_key: dict[Key, dict], mib: int) -> Table:
             ('the same as later merged, for Windows alone, ms',
              '138 to 11', '-', '-'),
             ('MADV_DONTNEED, ms', 'one call; no figure', '-',
-             here('anonymous', 'drop')),
+             here('anonymous', 'discard')),
             ('streaming stores, ms', '-', '12.3',
              here('anonymous', 'stream'))]
     for way, others in RECORDED_CROSSING.items():

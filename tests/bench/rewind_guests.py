@@ -185,7 +185,7 @@ class InProcess:
         last = self.machine.last_load()
         if not last['rewound']:
             raise MachineError(f'{self.scene}: a full load, since '
-                               f'{last.get("doubt")}')
+                               f'{last.get("blocker")}')
         block, = (b for b in last['blocks'] if RAM in b['name'])
         return {'dirty': block['dirty-pages'],
                 **{f'phase {name}': ns / 1e6

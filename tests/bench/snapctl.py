@@ -77,7 +77,7 @@ def figures(guest: Machine, name: str, seconds: float, loads: list[float]
             ) -> dict[str, float]:
     if not guest.last_load()['rewound']:
         raise MachineError(f'{name}: a full load, since '
-                           f'{guest.last_load().get("doubt")}')
+                           f'{guest.last_load().get("blocker")}')
     load = statistics.median(loads)
     return {'rate': len(loads) / seconds, 'load': load * 1e3,
             'rest': (seconds / len(loads) - load) * 1e3}

@@ -142,7 +142,7 @@ def write_disk(guest: Linux, first: int, count: int) -> str:
 
 def check_refusal(guest: Linux, strategy: str) -> None:
     if strategy == 'rewind':
-        assert 'holds guest memory' in guest.last_load()['doubt']
+        assert 'holds guest memory' in guest.last_load()['blocker']
         strategy = 'auto'
     check_strategy(guest, EXPECTED.get(strategy, 'memset'))
     if strategy in ('remap', 'auto'):

@@ -61,7 +61,7 @@ def test_pinned_pages_stay(tmp_path, strategy, memory):
             vm.load('s')
             block, = (b for b in vm.last_load()['blocks'] if b['name'] == RAM)
             assert block['strategy'] == 'memset'
-            assert block['dropped-pages'] == 0
+            assert block['discarded-pages'] == 0
             if strategy != 'memset':
                 assert 'discarding RAM is disabled' in str(block)
             after = host_pages(vm)

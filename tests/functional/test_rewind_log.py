@@ -86,13 +86,13 @@ def test_vfio_ends_tracking(tmp_path, fast_accel):
         with pytest.raises(MachineError, match='ff:1f.7'):
             guest.qmp('device_add', **absent)
         guest.load('s')
-        assert 'plugged' in guest.last_load()['doubt']
+        assert 'plugged' in guest.last_load()['blocker']
         guest.stop()
         for _ in range(2):
             with pytest.raises(MachineError, match='while the guest is stop'):
                 guest.qmp('device_add', **absent)
         guest.load('s')
-        assert 'plugged' in guest.last_load()['doubt']
+        assert 'plugged' in guest.last_load()['blocker']
         guest.load('s')
         assert_rewound(guest)
 
@@ -184,7 +184,7 @@ def test_object_that_comes_late(tmp_path):
             machine.load('s')
             assert qtest.read(Ahci.FIS, PAGE) == before
             assert machine.last_load()['rewound'] == rewound
-            assert rewound or 'added while' in machine.last_load()['doubt']
+            assert rewound or 'added while' in machine.last_load()['blocker']
         qtest.close()
 
 

@@ -210,7 +210,7 @@ def iterate(workdir: Path, accel: str, count: int, **kwargs) -> None:
         if kwargs:
             info = guest.qmp('query-ram-reset')
             assert (info['loads'], info['rewinds']) == (count, count), \
-                info['last-load'].get('doubt')
+                info['last-load'].get('blocker')
         guest.run('[ ! -e /run/dirty ]')
 
 

@@ -66,8 +66,8 @@ def check_nothing_is_rewound(vm: Machine, image: bytes) -> None:
         vm.load('s')
         assert vm.ram_image() == image
         assert not vm.last_load()['rewound']
-        doubt = vm.last_load()['doubt']
-    assert 'device' in doubt or 'vfio' in doubt
+        blocker = vm.last_load()['blocker']
+    assert 'device' in blocker or 'vfio' in blocker
 
 
 @pytest.mark.parametrize('kind', DEVICES)

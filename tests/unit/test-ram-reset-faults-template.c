@@ -41,10 +41,10 @@ typedef struct State {
 
 static GArray *runs(void)
 {
-    static const TemplateRun some[] = {
+    static const PrimRange some[] = {
         { 0, PAGE }, { 3 * PAGE, 2 * PAGE }, { LEN - PAGE, PAGE },
     };
-    GArray *array = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *array = g_array_new(false, false, sizeof(PrimRange));
 
     g_array_append_vals(array, some, 3);
     return array;
@@ -137,7 +137,7 @@ static void assert_restored(const uint8_t *host)
     g_autoptr(GArray) all = runs();
 
     for (unsigned i = 0; i < all->len; i++) {
-        TemplateRun run = g_array_index(all, TemplateRun, i);
+        PrimRange run = g_array_index(all, PrimRange, i);
 
         memcpy(want + run.start, content + run.start, run.len);
     }
@@ -151,14 +151,14 @@ static bool restore(State *s)
 {
     g_autofree char *reason = NULL;
     TemplateFile *f = template_file_open(s->dir, IDENTITY, &reason);
-    RamTemplate *t = f ? template_of_file(f, 0) : NULL;
-    TemplateCounts counts = { 0 };
+    RamCopy *t = f ? ram_copy_of_file(f, 0) : NULL;
+    RamCopyCounts counts = { 0 };
 
     memset(s->host, 0xa5, LEN);
     if (t) {
-        template_compare(t, s->host, NULL, 0, template_words(t), &counts);
+        ram_copy_compare(t, s->host, NULL, 0, ram_copy_words(t), &counts);
     }
-    template_free(t);
+    ram_copy_free(t);
     template_file_free(f);
     return t;
 }

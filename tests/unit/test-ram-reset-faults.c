@@ -102,7 +102,7 @@ static bool run_drop(void *opaque)
     State *s = opaque;
     PrimMap *map = &s->ram->map;
 
-    return prim_drop(map, prim_backing(map), 0, map->len) == 0;
+    return prim_discard(map, prim_backing(map), 0, map->len) == 0;
 }
 
 static void check_zero(void *opaque, bool ok)
@@ -319,7 +319,7 @@ static void check_overlay_zero(void *opaque, bool ok)
     check_overlaid(opaque, ok, 0);
 }
 
-static const FaultTest drop = { setup_full, run_drop, check_zero, teardown };
+static const FaultTest discard = { setup_full, run_drop, check_zero, teardown };
 static const FaultTest fresh = { setup_policy, run_fresh,
                                  check_fresh_and_policy, teardown };
 static const FaultTest fresh_no_mincore = { setup_no_mincore, run_fresh,
@@ -363,8 +363,8 @@ static void add(const char *name, const FaultTest *test, const Kind *kind)
 
 /* By pages of 4 KiB: anonymous, and a memfd */
 static const FaultPlanted planted[] = {
-    { "not-dropped", &drop, &kinds[0], FAULT_MADVISE, "*wrong byte*" },
-    { "not-punched", &drop, &kinds[2], FAULT_FALLOCATE, "*wrong byte*" },
+    { "not-discarded", &discard, &kinds[0], FAULT_MADVISE, "*wrong byte*" },
+    { "not-punched", &discard, &kinds[2], FAULT_FALLOCATE, "*wrong byte*" },
     { "not-the-same", &fresh, &kinds[2], FAULT_DUP3, "*of another file*" },
     { "not-closed", &walk, &kinds[0], FAULT_CLOSE, "*1 descriptors leaked*" },
     { "not-unmapped", &fresh, &kinds[2], FAULT_MUNMAP,
@@ -386,7 +386,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     for (unsigned i = 0; i < NR_KINDS; i++) {
         if (kinds[i].shared || !kinds[i].memfd) {
-            add("drop", &drop, &kinds[i]);
+            add("discard", &discard, &kinds[i]);
         }
         add("fresh", &fresh, &kinds[i]);
         add("walk", &walk, &kinds[i]);

@@ -24,15 +24,15 @@ static int fails(void *opaque)
 
 static GArray *runs_of(const bool *bits, unsigned nr)
 {
-    GArray *runs = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
 
     for (unsigned i = 0; i < nr; i++) {
         if (bits[i] && (!i || !bits[i - 1])) {
-            TemplateRun run = { i, 1 };
+            PrimRange run = { i, 1 };
 
             g_array_append_val(runs, run);
         } else if (bits[i]) {
-            g_array_index(runs, TemplateRun, runs->len - 1).len++;
+            g_array_index(runs, PrimRange, runs->len - 1).len++;
         }
     }
     return runs;
@@ -53,8 +53,8 @@ static void assert_known_as(const void *host, const bool *bits)
     g_autoptr(GArray) is = mapped_runs_copy(host, NULL);
     g_autoptr(GArray) should = runs_of(bits, BITS);
 
-    g_assert_cmpmem(is->data, is->len * sizeof(TemplateRun),
-                    should->data, should->len * sizeof(TemplateRun));
+    g_assert_cmpmem(is->data, is->len * sizeof(PrimRange),
+                    should->data, should->len * sizeof(PrimRange));
 }
 
 /* Beside another block, the same as a bit for each byte */
@@ -174,8 +174,8 @@ static int made_while_asked(void *opaque)
 /* Runs are not looked at while a discard in another thread changes them */
 static void test_asked_while_discarding(void)
 {
-    TemplateRun run = { 0, 3 };
-    g_autoptr(GArray) runs = g_array_new(false, false, sizeof(TemplateRun));
+    PrimRange run = { 0, 3 };
+    g_autoptr(GArray) runs = g_array_new(false, false, sizeof(PrimRange));
 
     g_array_append_val(runs, run);
     for (unsigned what = 0; what < 3; what++) {

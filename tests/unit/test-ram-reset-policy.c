@@ -45,7 +45,7 @@ static const Scene scenes[] = {
 
 static const char *choice_name(PolicyChoice choice)
 {
-    static const char *const names[] = { "clear", "drop", "remap", "split" };
+    static const char *const names[] = { "clear", "discard", "remap", "split" };
 
     return names[choice];
 }
@@ -59,7 +59,7 @@ static PolicyFacts facts_of(const Scene *scene, PolicyObjective objective)
     }
     return (PolicyFacts) {
         .objective = objective, .chunks = chunks, .nr_chunks = CHUNKS,
-        .chunk_pages = CHUNK_PAGES, .threads = 2, .can_drop = true,
+        .chunk_pages = CHUNK_PAGES, .threads = 2, .can_discard = true,
         .can_remap = true, .can_split = true,
     };
 }
@@ -77,8 +77,8 @@ static void test_decision(const void *opaque)
     const Case *c = opaque;
     HostCosts costs = load_costs(c->host);
     PolicyFacts facts = facts_of(&scenes[c->scene], c->objective);
-    bool drop[CHUNKS];
-    PolicyDecision d = policy_decide(&costs.kinds[c->kind], &facts, drop);
+    bool discard[CHUNKS];
+    PolicyDecision d = policy_decide(&costs.kinds[c->kind], &facts, discard);
 
     for (PolicyChoice i = 0; i < POLICY_NR_CHOICES; i++) {
         const PolicyEstimate *e = &d.estimates[i];
@@ -90,7 +90,7 @@ static void test_decision(const void *opaque)
     g_assert_cmpstr(choice_name(d.choice), ==,
                     choice_name(c->choice));
     for (unsigned i = 0; d.choice == POLICY_SPLIT && i < CHUNKS; i++) {
-        g_assert_cmpint(drop[i], ==, i >= CHUNKS / 2);
+        g_assert_cmpint(discard[i], ==, i >= CHUNKS / 2);
     }
 }
 
@@ -101,16 +101,16 @@ static void test_estimates(void)
         { 10, 4, 2, 0 }, { 0, 3, 0, 0 }, { 6, 0, 6, 0 },
     };
     PolicyCosts costs = {
-        .granule = 1, .test = 1, .clear = 3, .drop_call = 100, .drop = 10,
+        .granule = 1, .test = 1, .clear = 3, .discard_call = 100, .discard = 10,
         .remap_call = 1000, .remap = 20, .fault = 50, .guest_fault = 7,
         .guest_map = 5,
     };
     PolicyFacts facts = {
         .chunks = chunks, .nr_chunks = 3, .chunk_pages = CHUNK_PAGES,
-        .threads = 1, .can_drop = true, .can_remap = true, .can_split = true,
+        .threads = 1, .can_discard = true, .can_remap = true, .can_split = true,
     };
-    bool drop[3];
-    PolicyDecision d = policy_decide(&costs, &facts, drop);
+    bool discard[3];
+    PolicyDecision d = policy_decide(&costs, &facts, discard);
     PolicyEstimate *e = d.estimates;
 
     /* 4 tested, 2 cleared; 6 cleared; 3 that are not there */
@@ -118,16 +118,16 @@ static void test_estimates(void)
     g_assert_cmpfloat(e[POLICY_CLEAR].load, ==, 3 * 50);
     g_assert_cmpfloat(e[POLICY_CLEAR].guest, ==, 0);
     g_assert_cmpuint(e[POLICY_CLEAR].resident, ==, 16 + 3);
-    g_assert_cmpfloat(e[POLICY_DROP].reset, ==, 100 + 16 * 10);
-    g_assert_cmpfloat(e[POLICY_DROP].load, ==, 7 * 50);
-    g_assert_cmpfloat(e[POLICY_DROP].guest, ==, 8 * (50 + 7) + 2 * 5);
-    g_assert_cmpuint(e[POLICY_DROP].resident, ==, 7);
+    g_assert_cmpfloat(e[POLICY_DISCARD].reset, ==, 100 + 16 * 10);
+    g_assert_cmpfloat(e[POLICY_DISCARD].load, ==, 7 * 50);
+    g_assert_cmpfloat(e[POLICY_DISCARD].guest, ==, 8 * (50 + 7) + 2 * 5);
+    g_assert_cmpuint(e[POLICY_DISCARD].resident, ==, 7);
     g_assert_cmpfloat(e[POLICY_REMAP].reset, ==, 1000 + 16 * 20);
     g_assert_cmpfloat(e[POLICY_REMAP].load, ==, 7 * 50);
     g_assert_cmpint(d.choice, ==, POLICY_CLEAR);
 
     facts.prealloc = true;
-    d = policy_decide(&costs, &facts, drop);
+    d = policy_decide(&costs, &facts, discard);
     g_assert_cmpfloat(e[POLICY_REMAP].reset, ==,
                       1000 + 16 * 20 + 3 * CHUNK_PAGES * 50);
     g_assert_cmpfloat(e[POLICY_REMAP].load, ==, 0);
@@ -135,11 +135,11 @@ static void test_estimates(void)
 
     facts.prealloc = false;
     costs.granule = CHUNK_PAGES;
-    d = policy_decide(&costs, &facts, drop);
+    d = policy_decide(&costs, &facts, discard);
     g_assert_cmpfloat(e[POLICY_CLEAR].load, ==, 50);
-    g_assert_cmpfloat(e[POLICY_DROP].load, ==, 2 * 50);
-    g_assert_cmpfloat(e[POLICY_DROP].guest, ==, 1 * (50 + 7) + 1 * 5);
-    g_assert_cmpuint(e[POLICY_DROP].resident, ==, 2 * CHUNK_PAGES);
+    g_assert_cmpfloat(e[POLICY_DISCARD].load, ==, 2 * 50);
+    g_assert_cmpfloat(e[POLICY_DISCARD].guest, ==, 1 * (50 + 7) + 1 * 5);
+    g_assert_cmpuint(e[POLICY_DISCARD].resident, ==, 2 * CHUNK_PAGES);
 }
 
 static double score_of(const PolicyCosts *costs, const PolicyFacts *facts,
@@ -150,16 +150,16 @@ static double score_of(const PolicyCosts *costs, const PolicyFacts *facts,
 
     one.nr_chunks = 1;
     for (unsigned i = 0; i < facts->nr_chunks; i++) {
-        bool dropped = mask >> i & 1, before = i && (mask >> (i - 1) & 1);
+        bool discarded = mask >> i & 1, before = i && (mask >> (i - 1) & 1);
         PolicyChoice choice;
         PolicyDecision d;
-        bool drop;
+        bool discard;
 
         one.chunks = &facts->chunks[i];
-        d = policy_decide(costs, &one, &drop);
-        choice = dropped ? POLICY_DROP : POLICY_CLEAR;
+        d = policy_decide(costs, &one, &discard);
+        choice = discarded ? POLICY_DISCARD : POLICY_CLEAR;
         sum += policy_score(facts->objective, &d.estimates[choice]);
-        sum -= dropped && before ? costs->drop_call : 0;
+        sum -= discarded && before ? costs->discard_call : 0;
     }
     return sum;
 }
@@ -177,7 +177,7 @@ static PolicyFacts random_facts(GRand *rand, PolicyChunk *chunks, unsigned nr)
     return (PolicyFacts) {
         .objective = g_rand_int_range(rand, POLICY_TOTAL, POLICY_FOOTPRINT + 1),
         .chunks = chunks, .nr_chunks = nr, .chunk_pages = CHUNK_PAGES,
-        .threads = 1, .can_drop = true, .can_remap = g_rand_boolean(rand),
+        .threads = 1, .can_discard = true, .can_remap = g_rand_boolean(rand),
         .can_split = true,
     };
 }
@@ -188,8 +188,8 @@ static PolicyCosts random_costs(GRand *rand)
         .granule = g_rand_boolean(rand) ? 1 : CHUNK_PAGES,
         .test = g_rand_double_range(rand, 10, 300),
         .clear = g_rand_double_range(rand, 10, 300),
-        .drop_call = g_rand_double_range(rand, 100, 20000),
-        .drop = g_rand_double_range(rand, 1, 500),
+        .discard_call = g_rand_double_range(rand, 100, 20000),
+        .discard = g_rand_double_range(rand, 1, 500),
         .remap_call = g_rand_double_range(rand, 1000, 100000),
         .remap = g_rand_double_range(rand, 1, 500),
         .fault = g_rand_double_range(rand, 100, 10000),
@@ -207,8 +207,8 @@ static void test_split_is_the_best(void)
         PolicyChunk chunks[8];
         PolicyFacts facts = random_facts(rand, chunks, 2 + round % 7);
         PolicyCosts costs = random_costs(rand);
-        bool drop[8];
-        PolicyDecision d = policy_decide(&costs, &facts, drop);
+        bool discard[8];
+        PolicyDecision d = policy_decide(&costs, &facts, discard);
         double split = policy_score(facts.objective,
                                     &d.estimates[POLICY_SPLIT]);
         double best = INFINITY, chosen;
@@ -240,20 +240,20 @@ static void test_owed(void)
         PolicyCosts costs = random_costs(rand);
         PolicyChunk chunks[8];
         PolicyFacts facts = random_facts(rand, chunks, 8);
-        double spent = 0, dropping, testing;
-        bool drop[8];
+        double spent = 0, discarding, testing;
+        bool discard[8];
 
         facts.objective = POLICY_TOTAL;
         for (unsigned i = 0; i < 8; i++) {
             chunks[i] = (PolicyChunk) { .resident = CHUNK_PAGES };
         }
-        dropping = costs.drop_call + 8 * CHUNK_PAGES * costs.drop;
+        discarding = costs.discard_call + 8 * CHUNK_PAGES * costs.discard;
         testing = 8 * CHUNK_PAGES * costs.test;
         for (unsigned load = 1; load < 200; load++) {
-            PolicyDecision d = policy_decide(&costs, &facts, drop);
+            PolicyDecision d = policy_decide(&costs, &facts, discard);
 
             spent += d.estimates[d.choice].reset;
-            g_assert_cmpfloat(spent, <=, 1.2 * (2 * MIN(dropping,
+            g_assert_cmpfloat(spent, <=, 1.2 * (2 * MIN(discarding,
                               load * testing) + testing));
             if (d.choice != POLICY_CLEAR) {
                 break;
@@ -262,9 +262,9 @@ static void test_owed(void)
                 chunks[i].vain += CHUNK_PAGES;
             }
         }
-        /* Hardly any drop takes as long as testing 200 times */
-        g_assert_true(dropping > 100 * testing ||
-                      policy_decide(&costs, &facts, drop).choice !=
+        /* Hardly any discard takes as long as testing 200 times */
+        g_assert_true(discarding > 100 * testing ||
+                      policy_decide(&costs, &facts, discard).choice !=
                       POLICY_CLEAR);
     }
 }
@@ -273,13 +273,13 @@ static void test_owed(void)
 static void test_experience(void)
 {
     static const double truths[] = { 0.3, 1, 5 };
-    PolicyCosts costs = { .test = 2, .clear = 3, .drop_call = 5, .drop = 7,
+    PolicyCosts costs = { .test = 2, .clear = 3, .discard_call = 5, .discard = 7,
                           .remap_call = 11, .remap = 13, .fault = 17 };
     double slower[POLICY_NR_CHOICES] = { 2, 3, 4, 5 };
     PolicyCosts c = policy_experienced(&costs, slower);
 
-    g_assert_true(c.test == 4 && c.clear == 6 && c.drop_call == 15 &&
-                  c.drop == 21 && c.remap_call == 44 && c.remap == 52 &&
+    g_assert_true(c.test == 4 && c.clear == 6 && c.discard_call == 15 &&
+                  c.discard == 21 && c.remap_call == 44 && c.remap == 52 &&
                   c.fault == 17);
     for (unsigned i = 0; i < G_N_ELEMENTS(truths); i++) {
         double s = 1, disturbed;
@@ -308,26 +308,26 @@ static void test_equals(void)
     PolicyChunk chunk = { .resident = CHUNK_PAGES, .stored = 1 };
     PolicyFacts facts = {
         .objective = POLICY_FOOTPRINT, .chunks = &chunk, .nr_chunks = 1,
-        .chunk_pages = CHUNK_PAGES, .threads = 1, .can_drop = true,
+        .chunk_pages = CHUNK_PAGES, .threads = 1, .can_discard = true,
         .can_remap = true,
     };
     PolicyCosts costs = { .granule = 1, .test = 100, .clear = 100,
-                          .drop = 100, .remap = 80, .fault = 500 };
-    bool drop;
+                          .discard = 100, .remap = 80, .fault = 500 };
+    bool discard;
 
-    g_assert_cmpint(policy_decide(&costs, &facts, &drop).choice, ==,
-                    POLICY_DROP);
+    g_assert_cmpint(policy_decide(&costs, &facts, &discard).choice, ==,
+                    POLICY_DISCARD);
     costs.remap = 120;
-    g_assert_cmpint(policy_decide(&costs, &facts, &drop).choice, ==,
-                    POLICY_DROP);
+    g_assert_cmpint(policy_decide(&costs, &facts, &discard).choice, ==,
+                    POLICY_DISCARD);
     costs.remap = 30;
-    g_assert_cmpint(policy_decide(&costs, &facts, &drop).choice, ==,
+    g_assert_cmpint(policy_decide(&costs, &facts, &discard).choice, ==,
                     POLICY_REMAP);
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-        bool gives_back = c == POLICY_DROP || c == POLICY_REMAP;
+        bool gives_back = c == POLICY_DISCARD || c == POLICY_REMAP;
 
         g_assert_true(policy_learn_together(c, c));
-        g_assert_cmpint(policy_learn_together(POLICY_DROP, c), ==, gives_back);
+        g_assert_cmpint(policy_learn_together(POLICY_DISCARD, c), ==, gives_back);
         g_assert_cmpint(policy_learn_together(c, POLICY_REMAP), ==,
                         gives_back);
     }
@@ -338,11 +338,11 @@ static void test_no_split_by_guess(void)
 {
     HostCosts costs = load_costs("thp");
     PolicyFacts facts = facts_of(&scenes[MIXED], POLICY_TOTAL);
-    bool drop[CHUNKS];
+    bool discard[CHUNKS];
 
     facts.can_split = false;
     g_assert_cmpint(policy_decide(&costs.kinds[COSTS_ANONYMOUS], &facts,
-                                  drop).choice, !=, POLICY_SPLIT);
+                                  discard).choice, !=, POLICY_SPLIT);
 }
 
 /* What is impossible is never chosen, and without any choice it is to clear */
@@ -354,11 +354,11 @@ static void test_refused(void)
     for (unsigned round = 0; round < 500; round++) {
         PolicyFacts facts = random_facts(rand, chunks, 8);
         PolicyCosts costs = random_costs(rand);
-        bool drop[8];
+        bool discard[8];
 
-        facts.can_drop = false;
+        facts.can_discard = false;
         facts.can_remap = round & 1;
-        switch (policy_decide(&costs, &facts, drop).choice) {
+        switch (policy_decide(&costs, &facts, discard).choice) {
         case POLICY_CLEAR:
             break;
         case POLICY_REMAP:
@@ -395,7 +395,7 @@ static void test_costs_file(void)
     g_assert_cmpfloat(costs.kinds[COSTS_SHARED].guest_map, ==, 1200);
 }
 
-#define KEYS "test=1\nclear=1\ndrop-call=1\ndrop=1\nremap-call=1\nremap=1\n" \
+#define KEYS "test=1\nclear=1\ndiscard-call=1\ndiscard=1\nremap-call=1\nremap=1\n" \
              "fault=1\nguest-fault=1\n"
 
 static void test_costs_errors(void)
@@ -441,7 +441,7 @@ static void test_costs_for_granule(void)
 
     g_assert_cmpuint(huge.granule, ==, 262144);
     g_assert_cmpfloat(huge.fault, ==, 512 * costs.kinds[COSTS_HUGETLB].fault);
-    g_assert_cmpfloat(huge.drop, ==, costs.kinds[COSTS_HUGETLB].drop / 512);
+    g_assert_cmpfloat(huge.discard, ==, costs.kinds[COSTS_HUGETLB].discard / 512);
 }
 
 int main(int argc, char **argv)
@@ -452,10 +452,10 @@ int main(int argc, char **argv)
         { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, GROWN, POLICY_CLEAR },
         { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_CLEAR },
         { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, STORED, POLICY_CLEAR },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, LEFT, POLICY_DROP },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, DENSE, POLICY_DROP },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, LEFT, POLICY_DISCARD },
+        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, DENSE, POLICY_DISCARD },
         { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, SPARSE, POLICY_CLEAR },
-        { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, LEFT, POLICY_DROP },
+        { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, LEFT, POLICY_DISCARD },
         { "tcg", COSTS_ANONYMOUS, POLICY_TOTAL, DENSE, POLICY_CLEAR },
         { "tcg", COSTS_SHARED, POLICY_TOTAL, LEFT, POLICY_CLEAR },
         { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, DENSE, POLICY_CLEAR },
@@ -463,13 +463,13 @@ int main(int argc, char **argv)
         { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, MIXED, POLICY_SPLIT },
         { "thp", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_REMAP },
         { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, GROWN, POLICY_CLEAR },
-        { "bare-metal", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_DROP },
-        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_DROP },
+        { "bare-metal", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_DISCARD },
+        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_DISCARD },
         { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, MIXED, POLICY_CLEAR },
         { "bare-metal", COSTS_SHARED, POLICY_LATENCY, LEFT, POLICY_CLEAR },
         { "paravirtual", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_CLEAR },
         { "paravirtual", COSTS_ANONYMOUS, POLICY_LATENCY, DENSE, POLICY_CLEAR },
-        { "paravirtual", COSTS_SHARED, POLICY_FOOTPRINT, DENSE, POLICY_DROP },
+        { "paravirtual", COSTS_SHARED, POLICY_FOOTPRINT, DENSE, POLICY_DISCARD },
     };
 
     g_test_init(&argc, &argv, NULL);

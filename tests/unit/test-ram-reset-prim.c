@@ -152,7 +152,7 @@ static void test_drop_refuses_private_file(void)
     PrimMap *map = map_new(FILE_PRIVATE);
 
     memset(map->host, 7, map->len);
-    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==,
+    g_assert_cmpint(prim_discard(map, prim_backing(map), 0, map->len), ==,
                     -EINVAL);
     g_assert_cmpint(map->host[0], ==, 7);
     g_assert_cmpint(map->host[map->len - 1], ==, 7);
@@ -169,7 +169,7 @@ static void test_drop(gconstpointer kind)
     }
     page = map->page_size;
     memset(map->host, 0xa5, map->len);
-    g_assert_cmpint(prim_drop(map, prim_backing(map), page, 2 * page), ==, 0);
+    g_assert_cmpint(prim_discard(map, prim_backing(map), page, 2 * page), ==, 0);
     /* fallocate or madvise; mmap and munmap to reserve hugepages again */
     g_assert_cmpuint(*map->calls, ==,
                      GPOINTER_TO_INT(kind) == (MEMFD | HUGE) ? 3 : 1);
@@ -188,7 +188,7 @@ static void test_drop_is_seen_by_others(void)
     g_assert_true(other != MAP_FAILED);
     memset(map->host, 1, map->len);
     g_assert_cmpint(other[0], ==, 1);
-    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==, 0);
+    g_assert_cmpint(prim_discard(map, prim_backing(map), 0, map->len), ==, 0);
     g_assert_true(is_zero(other, map->len));
     munmap(other, map->len);
     map_free(map);
@@ -205,7 +205,7 @@ static void test_drop_honours_fd_offset(void)
     part.len = 4 * page;
     part.fd_offset = 8 * page;
     memset(map->host, 3, map->len);
-    g_assert_cmpint(prim_drop(&part, prim_backing(&part), page, page), ==, 0);
+    g_assert_cmpint(prim_discard(&part, prim_backing(&part), page, page), ==, 0);
     g_assert_true(is_zero(map->host + 9 * page, page));
     g_assert_cmpint(map->host[9 * page - 1], ==, 3);
     g_assert_cmpint(map->host[10 * page], ==, 3);
@@ -220,7 +220,7 @@ static void test_drop_reports_refusal(void)
 
     memset(map->host, 9, map->len);
     g_assert_cmpint(fcntl(map->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), ==, 0);
-    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==,
+    g_assert_cmpint(prim_discard(map, prim_backing(map), 0, map->len), ==,
                     -EPERM);
     g_assert_cmpint(map->host[0], ==, 9);
     map_free(map);
@@ -492,7 +492,7 @@ static void test_drop_keeps_hugepages_reserved(void)
     }
     memset(map->host, 1, map->len);
     before = hugepages_reserved();
-    g_assert_cmpint(prim_drop(map, prim_backing(map), 0, map->len), ==, 0);
+    g_assert_cmpint(prim_discard(map, prim_backing(map), 0, map->len), ==, 0);
     g_assert_cmpuint(hugepages_reserved(), ==,
                      before + map->len / HUGE_SIZE);
     map_free(map);
@@ -520,7 +520,7 @@ static void test_data_finds_hugepages_of_others(void)
     found = find(map, 1, 4);
     g_assert_true(found.pages[1] && found.pages[2] && found.pages[3]);
     g_assert_cmpuint(found.calls, ==, 1);
-    g_assert_cmpint(prim_drop(map, PRIM_SHARED_FILE, HUGE_SIZE, HUGE_SIZE), ==,
+    g_assert_cmpint(prim_discard(map, PRIM_SHARED_FILE, HUGE_SIZE, HUGE_SIZE), ==,
                     0);
     found = find(map, 0, 4);
     g_assert_true(found.pages[0] && !found.pages[1] && found.pages[2]);
@@ -571,11 +571,11 @@ static void test_data_of_many_hugepages(void)
 
 static void add(const char *name, Kind kind)
 {
-    g_autofree char *drop = g_strdup_printf("/prim/drop/%s", name);
+    g_autofree char *discard = g_strdup_printf("/prim/discard/%s", name);
     g_autofree char *data = g_strdup_printf("/prim/data/%s", name);
 
     if (kind != FILE_PRIVATE && kind != MEMFD_PRIVATE) {
-        g_test_add_data_func(drop, GINT_TO_POINTER(kind), test_drop);
+        g_test_add_data_func(discard, GINT_TO_POINTER(kind), test_drop);
     }
     g_test_add_data_func(data, GINT_TO_POINTER(kind), test_data);
 }
@@ -589,14 +589,14 @@ int main(int argc, char **argv)
     g_test_add_func("/prim/backing/memfd-private-once-touched",
                     test_backing_memfd_private_once_touched);
     g_test_add_func("/prim/clear", test_clear);
-    g_test_add_func("/prim/drop/refuses-private-file",
+    g_test_add_func("/prim/discard/refuses-private-file",
                     test_drop_refuses_private_file);
-    g_test_add_func("/prim/drop/is-seen-by-others",
+    g_test_add_func("/prim/discard/is-seen-by-others",
                     test_drop_is_seen_by_others);
-    g_test_add_func("/prim/drop/honours-fd-offset",
+    g_test_add_func("/prim/discard/honours-fd-offset",
                     test_drop_honours_fd_offset);
-    g_test_add_func("/prim/drop/reports-refusal", test_drop_reports_refusal);
-    g_test_add_func("/prim/drop/keeps-hugepages-reserved",
+    g_test_add_func("/prim/discard/reports-refusal", test_drop_reports_refusal);
+    g_test_add_func("/prim/discard/keeps-hugepages-reserved",
                     test_drop_keeps_hugepages_reserved);
     g_test_add_func("/prim/data/many-hugepages", test_data_of_many_hugepages);
     g_test_add_data_func("/prim/data/anon-without-scan", GINT_TO_POINTER(ANON),

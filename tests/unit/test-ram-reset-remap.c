@@ -286,7 +286,7 @@ static void test_overlay(Ram *ram)
     assert_pages(ram->map.host, 0, 2, 0x77);
     assert_pages(ram->map.host, 2, 8, 0);
     assert_pages(ram->map.host, 8, 64, 0x77);
-    /* What is dropped there reads zero as well */
+    /* What is discarded there reads zero as well */
     g_assert_cmpint(madvise(ram->map.host + part.start, part.len,
                             MADV_DONTNEED), ==, 0);
     assert_pages(ram->map.host, 2, 8, 0);

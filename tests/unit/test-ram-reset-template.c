@@ -21,7 +21,7 @@
 #define LEN   (PAGES * PAGE)
 
 typedef struct Fixture {
-    RamTemplate *t;
+    RamCopy *t;
     uint8_t *host;
     uint8_t *was;               /* what is kept */
     unsigned long *dirty;
@@ -53,28 +53,28 @@ static void scribble(uint8_t *page)
 }
 
 /* What @host has, by way of a file behind other blocks */
-static RamTemplate *in_file(uint8_t *host)
+static RamCopy *in_file(uint8_t *host)
 {
     g_autofree char *path = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
     g_autofree char *name = template_file_name("t");
-    GArray *none = g_array_new(false, false, sizeof(TemplateRun));
-    GArray *runs = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *none = g_array_new(false, false, sizeof(PrimRange));
+    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
     TemplateFile *f = template_file_new("t", 0, PAGE);
     uint8_t *const hosts[] = { host, host };
     int dir = open(path, O_RDONLY | O_DIRECTORY);
-    RamTemplate *t;
+    RamCopy *t;
     char *reason;
 
     /* In parts, as it is looked for */
-    template_find_runs(host, 0, 2 * PAGE, PAGE, runs);
-    template_find_runs(host, 2 * PAGE, LEN, PAGE, runs);
+    ram_copy_find_runs(host, 0, 2 * PAGE, PAGE, runs);
+    ram_copy_find_runs(host, 2 * PAGE, LEN, PAGE, runs);
     template_file_add_block(f, "other", 3 * PAGE, none);
     template_file_add_block(f, "ram", LEN, runs);
     g_assert_true(template_file_write(f, dir, hosts, &reason));
     template_file_free(f);
     f = template_file_open(dir, "t", &reason);
     g_assert_nonnull(f);
-    t = template_of_file(f, 1);
+    t = ram_copy_of_file(f, 1);
     g_assert_nonnull(t);
     template_file_free(f);
     unlinkat(dir, name, 0);
@@ -99,31 +99,31 @@ static void setup(Fixture *f, gconstpointer by_file)
     if (by_file) {
         f->t = in_file(f->host);
     } else {
-        f->t = template_new(LEN, PAGE);
+        f->t = ram_copy_new(LEN, PAGE);
         g_assert_nonnull(f->t);
-        template_keep(f->t, f->host, 0, LEN);
+        ram_copy_add(f->t, f->host, 0, LEN);
     }
-    g_assert_cmpuint(template_words(f->t), ==, 6);
-    f->dirty = g_new0(unsigned long, template_words(f->t));
+    g_assert_cmpuint(ram_copy_words(f->t), ==, 6);
+    f->dirty = g_new0(unsigned long, ram_copy_words(f->t));
 }
 
 static void teardown(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
-    template_free(f->t);
+    ram_copy_free(f->t);
     munmap(f->host, LEN);
     munmap(f->was, LEN);
     g_free(f->dirty);
 }
 
-static TemplateCounts restore(Fixture *f, bool leave_zeros)
+static RamCopyCounts restore(Fixture *f, bool leave_zeros)
 {
-    TemplateCounts counts = { 0 };
-    size_t words = template_words(f->t), mid = g_test_rand_int_range(0, words);
+    RamCopyCounts counts = { 0 };
+    size_t words = ram_copy_words(f->t), mid = g_test_rand_int_range(0, words);
 
     f->turn++;
-    template_restore(f->t, f->host, f->dirty, 0, mid, f->turn, leave_zeros,
+    ram_copy_restore(f->t, f->host, f->dirty, 0, mid, f->turn, leave_zeros,
                      &counts);
-    template_restore(f->t, f->host, f->dirty, mid, words, f->turn,
+    ram_copy_restore(f->t, f->host, f->dirty, mid, words, f->turn,
                      leave_zeros, &counts);
     return counts;
 }
@@ -136,25 +136,25 @@ static void write_to(Fixture *f, size_t page)
 
 static void nothing_dirty(Fixture *f)
 {
-    memset(f->dirty, 0, template_words(f->t) * sizeof(f->dirty[0]));
+    memset(f->dirty, 0, ram_copy_words(f->t) * sizeof(f->dirty[0]));
 }
 
 static void test_size(Fixture *f, gconstpointer by_file)
 {
-    g_assert_cmpuint(template_size(f->t), ==, (PAGES + 2) / 3 * PAGE);
+    g_assert_cmpuint(ram_copy_size(f->t), ==, (PAGES + 2) / 3 * PAGE);
     if (by_file) {
         return;
     }
-    /* Kept once more, they are not counted once more */
-    template_keep(f->t, f->host, 0, LEN / PAGE / 2 * PAGE);
-    g_assert_cmpuint(template_size(f->t), ==, (PAGES + 2) / 3 * PAGE);
+    /* BaselineBlock once more, they are not counted once more */
+    ram_copy_add(f->t, f->host, 0, LEN / PAGE / 2 * PAGE);
+    g_assert_cmpuint(ram_copy_size(f->t), ==, (PAGES + 2) / 3 * PAGE);
 }
 
 static void test_random(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     for (unsigned round = 0; round < 300; round++) {
         size_t stored = 0, zero = 0, writes = g_test_rand_int_range(0, PAGES);
-        TemplateCounts counts;
+        RamCopyCounts counts;
 
         nothing_dirty(f);
         for (size_t i = 0; i < writes; i++) {
@@ -202,7 +202,7 @@ static void test_leave_zeros(Fixture *f, G_GNUC_UNUSED gconstpointer data)
         }
     }
     g_assert_cmpuint(restore(f, true).cleared, >, 0);
-    while (template_zeros(f->t, f->dirty, end, &start, &end)) {
+    while (ram_copy_zeros(f->t, f->dirty, end, &start, &end)) {
         for (; at < start / PAGE; at++) {
             g_assert_false(test(f->dirty, at) && at % 3);
         }
@@ -219,66 +219,66 @@ static void test_leave_zeros(Fixture *f, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpint(memcmp(f->host, f->was, LEN), ==, 0);
 }
 
-/* What is hot is reported as dirty, written to or not */
+/* What is untracked is reported as dirty, written to or not */
 static void test_hot(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
-    const size_t hot = BITS + 3, once = BITS + 4;
+    const size_t untracked = BITS + 3, once = BITS + 4;
     unsigned load, stale = 0;
 
     for (load = 0; load < 40; load++) {
         nothing_dirty(f);
-        write_to(f, hot);
+        write_to(f, untracked);
         if (load == 5) {
             write_to(f, once);
         }
         g_assert_cmpuint(restore(f, false).cold, ==,
                          (load < 2) + (load == 5));
-        g_assert_cmpint(test(template_hot(f->t), hot), ==, load > 0);
-        g_assert_false(test(template_hot(f->t), once));
+        g_assert_cmpint(test(ram_copy_untracked(f->t), untracked), ==, load > 0);
+        g_assert_false(test(ram_copy_untracked(f->t), once));
     }
     /* Written to no more */
     nothing_dirty(f);
-    set(f->dirty, hot);
-    for (load = 0; load < 8 && test(template_hot(f->t), hot); load++) {
+    set(f->dirty, untracked);
+    for (load = 0; load < 8 && test(ram_copy_untracked(f->t), untracked); load++) {
         stale += restore(f, false).stale;
     }
-    g_assert_false(test(template_hot(f->t), hot));
+    g_assert_false(test(ram_copy_untracked(f->t), untracked));
     g_assert_cmpuint(stale, ==, 1);
-    /* It is dirty once more, since it was not protected; that makes none hot */
+    /* It is dirty once more, since it was not protected; that makes none untracked */
     restore(f, false);
-    g_assert_false(test(template_hot(f->t), hot));
+    g_assert_false(test(ram_copy_untracked(f->t), untracked));
 }
 
-/* An accelerator that tracks hot pages, too, does not report them then */
+/* An accelerator that tracks untracked pages, too, does not report them then */
 static void test_hot_not_dirty(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     for (unsigned load = 0; load < 3; load++) {
         write_to(f, 9);
         restore(f, false);
     }
-    g_assert_true(test(template_hot(f->t), 9));
+    g_assert_true(test(ram_copy_untracked(f->t), 9));
     nothing_dirty(f);
     restore(f, false);
-    g_assert_false(test(template_hot(f->t), 9));
+    g_assert_false(test(ram_copy_untracked(f->t), 9));
     write_to(f, 9);
     restore(f, false);
-    g_assert_false(test(template_hot(f->t), 9));
+    g_assert_false(test(ram_copy_untracked(f->t), 9));
 }
 
 static void test_compare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
-    TemplateCounts counts = { 0 };
-    size_t words = template_words(f->t);
+    RamCopyCounts counts = { 0 };
+    size_t words = ram_copy_words(f->t);
 
     scribble(f->host);
     scribble(f->host + PAGE);
     scribble(f->host + LEN - PAGE);
-    template_compare(f->t, f->host, NULL, 0, 2, &counts);
-    template_compare(f->t, f->host, NULL, 2, words, &counts);
+    ram_copy_compare(f->t, f->host, NULL, 0, 2, &counts);
+    ram_copy_compare(f->t, f->host, NULL, 2, words, &counts);
     g_assert_cmpint(memcmp(f->host, f->was, LEN), ==, 0);
     g_assert_cmpuint(counts.dirty, ==, 3);
     g_assert_cmpuint(counts.copied + counts.cleared, ==, 3);
-    template_compare(f->t, f->host, NULL, 0, words, &counts);
+    ram_copy_compare(f->t, f->host, NULL, 0, words, &counts);
     g_assert_cmpuint(counts.dirty, ==, 3);
 
     /* What is kept, and what is there; nothing else is looked at */
@@ -286,7 +286,7 @@ static void test_compare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
     scribble(f->host + PAGE);
     scribble(f->host + 2 * PAGE);
     scribble(f->host + 3 * PAGE);
-    template_compare(f->t, f->host, f->dirty, 0, words, &counts);
+    ram_copy_compare(f->t, f->host, f->dirty, 0, words, &counts);
     g_assert_cmpuint(counts.dirty, ==, 5);
     g_assert_cmpint(memcmp(f->host + 2 * PAGE, f->was + 2 * PAGE, PAGE), !=,
                     0);
@@ -317,7 +317,7 @@ static uint64_t resident(void)
 
 static void test_sparse(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
-    TemplateCounts counts = { 0 };
+    RamCopyCounts counts = { 0 };
 
     for (unsigned load = 0; load < 20; load++) {
         for (size_t i = 0; i < PAGES; i++) {
@@ -325,15 +325,15 @@ static void test_sparse(Fixture *f, G_GNUC_UNUSED gconstpointer data)
         }
         restore(f, false);
     }
-    template_compare(f->t, f->host, NULL, 0, template_words(f->t), &counts);
-    g_assert_cmpuint(resident(), ==, template_size(f->t));
+    ram_copy_compare(f->t, f->host, NULL, 0, ram_copy_words(f->t), &counts);
+    g_assert_cmpuint(resident(), ==, ram_copy_size(f->t));
 }
 
 /* Of what is zero in the template only that is dirty which is present */
 static void test_spare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     g_autofree unsigned long *present = g_new0(unsigned long,
-                                               template_words(f->t));
+                                               ram_copy_words(f->t));
 
     for (size_t i = 0; i < PAGES; i++) {
         if (i % 5) {
@@ -343,7 +343,7 @@ static void test_spare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
             set(present, i);
         }
     }
-    template_spare(f->t, f->dirty, present);
+    ram_copy_spare(f->t, f->dirty, present);
     for (size_t i = 0; i < PAGES; i++) {
         bool stored = i % 3 == 0;
 
@@ -361,7 +361,7 @@ static void test_no_memory(void)
     little.rlim_cur = 1ul << 34;
     g_assert_cmpint(setrlimit(RLIMIT_AS, &little), ==, 0);
     errno = 0;
-    g_assert_null(template_new(1ul << 35, PAGE));
+    g_assert_null(ram_copy_new(1ul << 35, PAGE));
     g_assert_cmpint(errno, ==, ENOMEM);
     g_assert_cmpint(setrlimit(RLIMIT_AS, &had), ==, 0);
 }
@@ -376,8 +376,8 @@ int main(int argc, char **argv)
         { "/template/random", test_random },
         { "/template/only-dirty", test_only_dirty },
         { "/template/leave-zeros", test_leave_zeros },
-        { "/template/hot", test_hot },
-        { "/template/hot-not-dirty", test_hot_not_dirty },
+        { "/template/untracked", test_hot },
+        { "/template/untracked-not-dirty", test_hot_not_dirty },
         { "/template/compare", test_compare },
         { "/template/sparse", test_sparse },
         { "/template/spare", test_spare },

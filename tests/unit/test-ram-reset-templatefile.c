@@ -31,9 +31,9 @@ static char *path;
 static int dir;
 static uint8_t *host;               /* LEN bytes: each page has its number */
 
-static GArray *runs_of(const TemplateRun *runs, unsigned nr)
+static GArray *runs_of(const PrimRange *runs, unsigned nr)
 {
-    GArray *array = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *array = g_array_new(false, false, sizeof(PrimRange));
 
     g_array_append_vals(array, runs, nr);
     return array;
@@ -41,7 +41,7 @@ static GArray *runs_of(const TemplateRun *runs, unsigned nr)
 
 static TemplateFile *new_file(const char *identity)
 {
-    static const TemplateRun runs[] = {
+    static const PrimRange runs[] = {
         { 0, PAGE }, { 3 * PAGE, 2 * PAGE }, { LEN - PAGE, PAGE },
     };
     TemplateFile *f = template_file_new(identity, 77, PAGE);
@@ -125,7 +125,7 @@ static void assert_content(const TemplateFile *f, unsigned i)
 
     g_assert_true(map != MAP_FAILED);
     for (unsigned j = 0; j < b->runs->len; j++) {
-        TemplateRun run = g_array_index(b->runs, TemplateRun, j);
+        PrimRange run = g_array_index(b->runs, PrimRange, j);
 
         memcpy(want + run.start, host + run.start, run.len);
     }
@@ -532,7 +532,7 @@ static void test_full(void)
     g_autofree char *mounted = g_build_filename(path, "small", NULL);
     g_autofree uint8_t *large = g_malloc(LEN);
     uint8_t *const hosts[] = { large };
-    TemplateRun all = { 0, LEN };
+    PrimRange all = { 0, LEN };
     TemplateFile *f = template_file_new(IDENTITY, 1, PAGE);
     char *reason;
     int at;
@@ -563,12 +563,12 @@ static void test_full(void)
 
 static unsigned joined(unsigned nr, uint64_t distance, uint64_t *bytes)
 {
-    GArray *runs = g_array_new(false, false, sizeof(TemplateRun));
+    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
     TemplateFile *f = template_file_new(IDENTITY, 0, PAGE);
     unsigned left;
 
     for (unsigned i = 0; i < nr; i++) {
-        TemplateRun run = { i * distance * PAGE, PAGE };
+        PrimRange run = { i * distance * PAGE, PAGE };
 
         g_array_append_val(runs, run);
     }

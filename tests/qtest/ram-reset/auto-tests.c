@@ -68,10 +68,10 @@ static QDict *candidate(Vm *vm, const char *strategy)
     return NULL;
 }
 
-/* Firmware has been below BASE, which may be better dropped */
+/* Firmware has been below BASE, which may be better discarded */
 static void assert_cleared(Vm *vm)
 {
-    g_assert_cmpuint(decision(vm, "dropped"), <=, BASE);
+    g_assert_cmpuint(decision(vm, "discarded"), <=, BASE);
 }
 
 /* Costs decide, and nothing else does */
@@ -79,7 +79,7 @@ static void test_choice(const void *opaque)
 {
     MemKind kind = GPOINTER_TO_INT(opaque);
     static const struct {
-        double clear, drop, remap;
+        double clear, discard, remap;
         const char *strategy;
     } cases[] = {
         { 1, 1000, 1000, "memset" }, { 1000, 1, 1000, "madvise" },
@@ -87,7 +87,7 @@ static void test_choice(const void *opaque)
     };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *costs = costs_file(cases[i].clear, cases[i].drop,
+        g_autofree char *costs = costs_file(cases[i].clear, cases[i].discard,
                                             cases[i].remap, 1);
         Vm *vm = vm_start_auto(kind, ",verify=on", costs);
 
@@ -108,16 +108,16 @@ static void test_refused_candidates(void)
 {
     g_autofree char *costs = costs_file(1000, 1, 1, 1);
     Vm *vm = vm_start_auto(MEM_FILE, "", costs);
-    g_autoptr(QDict) drop = NULL, remap = NULL, clear = NULL;
+    g_autoptr(QDict) discard = NULL, remap = NULL, clear = NULL;
 
     vm_save(vm, "clean");
     vm_fill(vm, BASE, SIZE - BASE, 1);
     vm_load(vm, "clean");
     assert_strategy(vm, "memset");
-    drop = candidate(vm, "madvise");
+    discard = candidate(vm, "madvise");
     remap = candidate(vm, "remap");
     clear = candidate(vm, "memset");
-    g_assert_nonnull(strstr(qdict_get_str(drop, "refused"), "private mapping"));
+    g_assert_nonnull(strstr(qdict_get_str(discard, "refused"), "private mapping"));
     g_assert_nonnull(strstr(qdict_get_str(remap, "refused"), "has a name"));
     g_assert_false(qdict_haskey(clear, "refused"));
     g_assert_cmpuint(qdict_get_int(clear, "resident"), >=, SIZE - BASE);
@@ -135,7 +135,7 @@ static void touch(Vm *vm, uint64_t from, uint64_t to)
 
 /*
  * The lower part is used in each round, the upper one but once.  Where it is
- * twice as dear to clear a page as to drop it, and a fault dearer than both,
+ * twice as dear to clear a page as to discard it, and a fault dearer than both,
  * that which is used again is cleared in place.
  */
 static void test_split(const void *opaque)
@@ -155,10 +155,10 @@ static void test_split(const void *opaque)
     touch(vm, BASE, half);
     vm_load(vm, "clean");
     assert_strategy(vm, "split");
-    g_assert_cmpuint(decision(vm, "dropped"), >=, SIZE - half);
-    g_assert_cmpuint(decision(vm, "dropped"), <, SIZE - half + BASE + CHUNK);
+    g_assert_cmpuint(decision(vm, "discarded"), >=, SIZE - half);
+    g_assert_cmpuint(decision(vm, "discarded"), <, SIZE - half + BASE + CHUNK);
     g_assert_cmpuint(decision(vm, "again"), ==, half - BASE);
-    /* There is nothing left to be dropped */
+    /* There is nothing left to be discarded */
     touch(vm, BASE, half);
     vm_load(vm, "clean");
     assert_cleared(vm);
@@ -200,7 +200,7 @@ static void test_learns(const void *opaque)
 static void test_objectives(void)
 {
     static const char *const objectives[][2] = {
-        /* 100 to clear; 50 to drop, but 450 for the guest's faults */
+        /* 100 to clear; 50 to discard, but 450 for the guest's faults */
         { "total", "memset" }, { "latency", "madvise" },
         { "footprint", "madvise" },
     };
@@ -262,7 +262,7 @@ static void test_calibration(void)
         g_assert_cmpstr(qdict_get_str(costs, "kind"), ==, "anonymous");
         g_assert_cmpfloat(qdict_get_double(costs, "test"), >, 0);
         g_assert_cmpfloat(qdict_get_double(costs, "clear"), >, 0);
-        g_assert_cmpfloat(qdict_get_double(costs, "drop"), >, 0);
+        g_assert_cmpfloat(qdict_get_double(costs, "discard"), >, 0);
         g_assert_cmpfloat(qdict_get_double(costs, "fault"), >, 0);
         g_assert_cmpfloat(qdict_get_double(costs, "guest-fault"), ==, 0);
     }
@@ -281,7 +281,7 @@ static void test_calibration(void)
 
 /*
  * What was used once is tested in vain, at 100 a page, until that has cost what
- * dropping does, 350 a page; what is used again and again is kept.
+ * discarding does, 350 a page; what is used again and again is kept.
  */
 static void test_owed(const void *opaque)
 {
@@ -304,7 +304,7 @@ static void test_owed(const void *opaque)
         clear = candidate(vm, "memset");
         g_assert_cmpuint(qdict_get_int(clear, "owed"), >=, owed);
         owed = qdict_get_int(clear, "owed");
-        if (decision(vm, "dropped") > BASE) {
+        if (decision(vm, "discarded") > BASE) {
             break;
         }
         g_assert_cmpuint(decision(vm, "resident"), >=, SIZE - used);

@@ -258,7 +258,7 @@ static void remove_state_file(void)
     unlink(state_file);
 }
 
-char *costs_file(double clear, double drop, double remap, double fault)
+char *costs_file(double clear, double discard, double remap, double fault)
 {
     static const char *const kinds[] = { "anonymous", "shared", "hugetlb" };
     g_autoptr(GString) text = g_string_new(NULL);
@@ -266,9 +266,9 @@ char *costs_file(double clear, double drop, double remap, double fault)
 
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
         g_string_append_printf(text, "[%s]\ngranule=4096\ntest=%f\nclear=%f\n"
-                               "drop-call=1000\ndrop=%f\nremap-call=1000\n"
+                               "discard-call=1000\ndiscard=%f\nremap-call=1000\n"
                                "remap=%f\nfault=%f\nguest-fault=0\n"
-                               "guest-map=0\n", kinds[i], clear, clear, drop,
+                               "guest-map=0\n", kinds[i], clear, clear, discard,
                                remap, fault);
     }
     g_assert_true(g_file_set_contents(name, text->str, -1, NULL));

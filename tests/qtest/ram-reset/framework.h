@@ -67,7 +67,7 @@ void vm_end(Vm *vm);
  * A file for the costs= of ram-reset-auto, for pages of 4 KiB and in ns, the
  * same for each kind of memory; the caller unlinks and frees it.
  */
-char *costs_file(double clear, double drop, double remap, double fault);
+char *costs_file(double clear, double discard, double remap, double fault);
 
 /*
  * The object under test: "ram-reset-@strategy"; "" for NULL.  A hugefile

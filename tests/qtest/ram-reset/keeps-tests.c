@@ -105,7 +105,7 @@ static void test_nothing_leaks(const void *opaque)
     g_assert_cmpuint(last.fds, ==, second.fds);
     g_assert_cmpuint(last.free_hugepages, ==, second.free_hugepages);
     g_assert_cmpuint(last.reserved_hugepages, ==, second.reserved_hugepages);
-    /* In-place clearing keeps the 64 pages of each load, dropping does not */
+    /* In-place clearing keeps the 64 pages of each load, discarding does not */
     g_assert_cmpuint(last.ram_kib, <=, second.ram_kib + 48 * 64 * 4);
     if (!may_clear) {
         g_assert_cmpuint(last.ram_kib, ==, second.ram_kib);

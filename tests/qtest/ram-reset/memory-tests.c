@@ -11,7 +11,7 @@
 
 #define SIZE (16 * MiB)
 
-/* A dropped hugepage whose reservation is lost may be a SIGBUS later */
+/* A discarded hugepage whose reservation is lost may be a SIGBUS later */
 static void test_hugepages_stay_reserved(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");

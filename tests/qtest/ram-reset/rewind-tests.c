@@ -75,24 +75,24 @@ static void assert_rewound(Vm *vm)
 
     if (!qdict_get_bool(load, "rewound")) {
         g_test_message("loaded as a whole: %s",
-                       qdict_get_try_str(load, "doubt"));
+                       qdict_get_try_str(load, "blocker"));
     }
     g_assert_true(qdict_get_bool(load, "rewound"));
-    g_assert_false(qdict_haskey(load, "doubt"));
+    g_assert_false(qdict_haskey(load, "blocker"));
     g_assert_cmpstr(qdict_get_str(qdict_get_qdict(info, "rewind"), "tag"), ==,
                     qdict_get_str(load, "tag"));
 }
 
-static void assert_doubt(Vm *vm, const char *doubt)
+static void assert_blocker(Vm *vm, const char *blocker)
 {
     g_autoptr(QDict) info = vm_query(vm);
     QDict *load = qdict_get_qdict(info, "last-load");
 
     g_assert_false(qdict_get_bool(load, "rewound"));
-    if (!strstr(qdict_get_str(load, "doubt"), doubt)) {
-        g_test_message("doubt: %s", qdict_get_str(load, "doubt"));
+    if (!strstr(qdict_get_str(load, "blocker"), blocker)) {
+        g_test_message("blocker: %s", qdict_get_str(load, "blocker"));
     }
-    g_assert_nonnull(strstr(qdict_get_str(load, "doubt"), doubt));
+    g_assert_nonnull(strstr(qdict_get_str(load, "blocker"), blocker));
 }
 
 static uint64_t of_block(Vm *vm, const char *what)
@@ -129,7 +129,7 @@ static void test_undoes_what_changed(const void *opaque)
         assert_rewound(vm);
         restored = of_block(vm, "copied-pages") +
                    of_block(vm, "cleared-pages") +
-                   of_block(vm, "dropped-pages");
+                   of_block(vm, "discarded-pages");
         g_assert_cmpuint(of_block(vm, "dirty-pages"), ==, n);
         g_assert_cmpuint(restored, <=, n);
         g_assert_cmpuint(of_block(vm, "skipped-pages"), ==, NR_PAGES - n);
@@ -137,7 +137,7 @@ static void test_undoes_what_changed(const void *opaque)
             c->kind != MEM_FILE) {
             g_assert_cmpuint(of_block(vm, "cleared-pages"), ==, 0);
         } else {
-            g_assert_cmpuint(of_block(vm, "dropped-pages"), ==, 0);
+            g_assert_cmpuint(of_block(vm, "discarded-pages"), ==, 0);
         }
     }
     vm_end(vm);
@@ -167,14 +167,14 @@ static void test_after_a_load(const void *opaque)
     scribble(vm, rand, 10);
 
     vm_load(vm, "one");
-    assert_doubt(vm, "another one has been loaded or saved");
+    assert_blocker(vm, "another one has been loaded or saved");
     vm_assert_content(vm, one);
     scribble(vm, rand, 100);
     vm_load(vm, "one");
     assert_rewound(vm);
     vm_assert_content(vm, one);
     vm_load(vm, "two");
-    assert_doubt(vm, "another one has been loaded or saved");
+    assert_blocker(vm, "another one has been loaded or saved");
     vm_assert_content(vm, two);
     scribble(vm, rand, 100);
     vm_load(vm, "two");
@@ -186,7 +186,7 @@ static void test_after_a_load(const void *opaque)
     vm_run(vm, c->kind, SIZE, object);
     scribble(vm, rand, 100);
     vm_load(vm, "one");
-    assert_doubt(vm, "nothing has been loaded or saved");
+    assert_blocker(vm, "nothing has been loaded or saved");
     vm_assert_content(vm, one);
     scribble(vm, rand, 100);
     vm_load(vm, "one");
@@ -203,14 +203,14 @@ static void hmp(Vm *vm, const char *command)
     g_assert_cmpstr(text, ==, "");
 }
 
-/* A load for which there is a doubt, and one after it for which there is none */
-static void load_with_doubt(Vm *vm, GRand *rand, const uint8_t *content,
-                            const char *doubt)
+/* A load for which there is a blocker, and one after it for which there is none */
+static void load_with_blocker(Vm *vm, GRand *rand, const uint8_t *content,
+                            const char *blocker)
 {
     scribble(vm, rand, 100);
     vm_load(vm, "one");
     vm_assert_content(vm, content);
-    assert_doubt(vm, doubt);
+    assert_blocker(vm, blocker);
     scribble(vm, rand, 100);
     vm_load(vm, "one");
     vm_assert_content(vm, content);
@@ -234,7 +234,7 @@ static void wait_for_migration(Vm *vm)
     }
 }
 
-static void test_doubts(const void *strategy)
+static void test_blockers(const void *strategy)
 {
     g_autofree char *object = rewinding(strategy, ",verify=on");
     g_autofree char *extra = g_strdup_printf("%s -m 16m,maxmem=1g,slots=2",
@@ -250,7 +250,7 @@ static void test_doubts(const void *strategy)
     /* Saved anew under the same name, with other content; then as it was */
     scribble(vm, rand, 100);
     vm_save(vm, "other");
-    load_with_doubt(vm, rand, content, "another one has been loaded or saved");
+    load_with_blocker(vm, rand, content, "another one has been loaded or saved");
     hmp(vm, "delvm one");
     vm_load_says(vm, "one", "does not exist");
     qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
@@ -265,7 +265,7 @@ static void test_doubts(const void *strategy)
         "{'execute': 'migrate', 'arguments': {'uri': 'exec:cat >/dev/null'}}");
     wait_for_migration(vm);
     qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
-    load_with_doubt(vm, rand, content, "has used the dirty log");
+    load_with_blocker(vm, rand, content, "has used the dirty log");
 
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'object-add', 'arguments': {'qom-type': "
@@ -290,7 +290,7 @@ static void test_doubts(const void *strategy)
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0', "
         "'property': 'rewind', 'value': true}}");
-    load_with_doubt(vm, rand, content, "the ram-reset objects are others");
+    load_with_blocker(vm, rand, content, "the ram-reset objects are others");
     vm_end(vm);
     g_rand_free(rand);
 }
@@ -311,7 +311,7 @@ static void test_limit(const void *strategy)
     for (unsigned i = 0; i < 2; i++) {
         scribble(vm, rand, 100);
         vm_load(vm, "one");
-        assert_doubt(vm, "rewind-limit=2097152");
+        assert_blocker(vm, "rewind-limit=2097152");
         vm_assert_content(vm, content);
     }
     vm_fill(vm, HIGH, 3 * MiB, 0);
@@ -411,6 +411,6 @@ void add_rewind_tests(void)
         add("after-a-load", &cases[i], test_after_a_load);
         add("random-sequence", &cases[i], test_random_sequence);
     }
-    qtest_add_data_func("ram-reset/rewind/doubts", "auto", test_doubts);
+    qtest_add_data_func("ram-reset/rewind/blockers", "auto", test_blockers);
     qtest_add_data_func("ram-reset/rewind/limit", "memset", test_limit);
 }

@@ -60,7 +60,7 @@ static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
     g_autoptr(QDict) block = vm_query_block(vm, "ram");
     uint64_t stored = pages_with_data(after, SIZE);
     const char *strategy, *reason;
-    uint64_t dropped, cleared;
+    uint64_t discarded, cleared;
 
     if (!c->strategy) {
         g_assert_null(block);
@@ -81,18 +81,18 @@ static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
     g_assert_cmpuint(qdict_get_int(block, "skipped-pages"), ==,
                      SIZE / PAGE - stored);
     g_assert_cmpuint(qdict_get_int(block, "checked-pages"), ==, 0);
-    dropped = qdict_get_int(block, "dropped-pages");
+    discarded = qdict_get_int(block, "discarded-pages");
     cleared = qdict_get_int(block, "cleared-pages");
     if (!strcmp(strategy, "memset") || !strcmp(strategy, "hugefile")) {
         /* What the snapshot overwrites is not cleared before */
-        g_assert_cmpuint(dropped, ==, 0);
+        g_assert_cmpuint(discarded, ==, 0);
         g_assert_cmpuint(cleared, ==, pages_to_clear(before, after, SIZE));
     } else if (strcmp(strategy, "split")) {
-        g_assert_cmpuint(dropped, ==, SIZE / PAGE);
+        g_assert_cmpuint(discarded, ==, SIZE / PAGE);
         g_assert_cmpuint(cleared, ==, 0);
     }
     g_assert_cmpuint(qdict_get_int(block, "zeroed-bytes"), ==,
-                     (dropped + cleared) * PAGE);
+                     (discarded + cleared) * PAGE);
 }
 
 static void load_and_check(Vm *vm, const Case *c, const char *tag,

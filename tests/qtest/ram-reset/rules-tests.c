@@ -325,7 +325,7 @@ static void test_failing_strategy_falls_back(const void *opaque)
     unlink(costs);
 }
 
-/* The upper half is used but once, and would be dropped; see auto-tests.c */
+/* The upper half is used but once, and would be discarded; see auto-tests.c */
 static void test_failing_part_falls_back(void)
 {
     g_autofree char *costs = costs_file(200, 100, 1e6, 1000);

@@ -192,8 +192,8 @@ static uint64_t touch(Vm *vm)
     return pages;
 }
 
-/* With 1 % of small private pages written, dropping is no worse than clearing */
-static void test_sparse_memory_is_dropped_as_fast(void)
+/* With 1 % of small private pages written, discarding is no worse than clearing */
+static void test_sparse_memory_is_discarded_as_fast(void)
 {
     static const char *const strategies[] = { "memset", "madvise", "remap" };
     int64_t reset[3][ROUNDS], total[3][ROUNDS];
@@ -227,7 +227,7 @@ typedef struct Count {
     MemKind kind;
     /* For 1 GiB, an empty snapshot, touch(); 0: depends on the kernel */
     unsigned system_calls;
-    bool drops;
+    bool discards;
 } Count;
 
 /*
@@ -274,10 +274,10 @@ static void test_counters(const void *opaque)
         vm_load(vm, "clean");
         block = vm_query_block(vm, "ram");
         g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, c->strategy);
-        g_assert_cmpuint(qdict_get_int(block, "dropped-pages"), ==,
-                         c->drops ? pages : 0);
+        g_assert_cmpuint(qdict_get_int(block, "discarded-pages"), ==,
+                         c->discards ? pages : 0);
         g_assert_cmpuint(qdict_get_int(block, "cleared-pages"), ==,
-                         c->drops ? 0 : touched);
+                         c->discards ? 0 : touched);
         g_assert_cmpuint(qdict_get_int(block, "skipped-pages"), ==, pages);
         g_assert_cmpuint(qdict_get_int(block, "checked-pages"), ==, 0);
         g_assert_cmpuint(qdict_get_int(block, "copied-pages"), ==, 0);
@@ -381,8 +381,8 @@ void add_timing_tests(void)
 
         qtest_add_data_func(path, &counts[i], test_counters);
     }
-    qtest_add_func("ram-reset/timing/sparse-memory-is-dropped-as-fast",
-                   test_sparse_memory_is_dropped_as_fast);
+    qtest_add_func("ram-reset/timing/sparse-memory-is-discarded-as-fast",
+                   test_sparse_memory_is_discarded_as_fast);
     qtest_add_func("ram-reset/timing/second-start-is-faster",
                    test_second_start_is_faster);
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
