@@ -252,19 +252,17 @@ static RamResetDecision *tell(const PolicyDecision *decision,
 /* What of @data, which is freed, lies in chunks that are not discarded */
 static GArray *without_discarded(GArray *data, uint64_t chunk, const bool *discard)
 {
-    GArray *left = g_array_new(false, false, sizeof(RamResetRange));
+    GArray *left = g_array_new(false, false, sizeof(PrimRange));
 
     for (unsigned i = 0; i < data->len; i++) {
-        RamResetRange range = g_array_index(data, RamResetRange, i);
+        PrimRange range = g_array_index(data, PrimRange, i), piece;
 
-        while (range.start < range.end) {
-            RamResetRange piece = { range.start, MIN(
-                range.end, (range.start / chunk + 1) * chunk) };
-
+        for (; range.len; range.start += piece.len, range.len -= piece.len) {
+            piece.start = range.start;
+            piece.len = MIN(range.len, chunk - range.start % chunk);
             if (!discard[piece.start / chunk]) {
                 g_array_append_val(left, piece);
             }
-            range.start = piece.end;
         }
     }
     g_array_unref(data);

@@ -85,15 +85,13 @@ static void count_resident(Facts *facts, const GArray *data)
         facts->chunks[i].resident = 0;
     }
     for (unsigned i = 0; i < data->len; i++) {
-        RamResetRange range = g_array_index(data, RamResetRange, i);
+        PrimRange range = g_array_index(data, PrimRange, i);
+        uint64_t len;
 
-        while (range.start < range.end) {
-            size_t at = range.start / facts->chunk;
-            uint64_t upto = MIN(range.end, (at + 1) * facts->chunk);
-
-            facts->chunks[at].resident += DIV_ROUND_UP(upto - range.start,
-                                                       PAGE_SIZE);
-            range.start = upto;
+        for (; range.len; range.start += len, range.len -= len) {
+            len = MIN(range.len, facts->chunk - range.start % facts->chunk);
+            facts->chunks[range.start / facts->chunk].resident +=
+                DIV_ROUND_UP(len, PAGE_SIZE);
         }
     }
 }

@@ -26,7 +26,7 @@ void facts_free(Facts *facts);
 bool facts_fit(const Facts *facts, const RamResetBlock *blk);
 
 /*
- * Before a load.  @populated: of RamResetRange; @expected: bytes that the
+ * Before a load.  @populated: of PrimRange; @expected: bytes that the
  * snapshot may store, of use as long as nothing else is known of that
  */
 void facts_update(Facts *facts, const GArray *populated, uint64_t expected);

@@ -22,7 +22,7 @@
  * @owner: the object that claims it; NULL if it is left alone
  * @parts: of RamResetPart, to be made zero in this order; together they are
  *     the block, and may overlap
- * @data: of RamResetRange, in rising order: what was populated before the load,
+ * @data: of PrimRange, in rising order: what was populated before the load,
  *     without what is discarded since; NULL if that is to be found out when it
  *     is needed, as it must be where others may write to the memory
  * @known: allocated by begin; NULL if nothing can be known
@@ -57,11 +57,6 @@ typedef struct RamResetPart {
     bool done;
 } RamResetPart;
 
-/* Bytes from a block's start */
-typedef struct RamResetRange {
-    uint64_t start, end;
-} RamResetRange;
-
 /* In what units touched pages are counted; no part of a piece crosses them */
 #define RAM_RESET_CHUNK (2 * MiB)
 
@@ -92,7 +87,7 @@ RamResetClass *ram_reset_class(const char *type);
 
 /*
  * What prim_data_next() gives for @blk as if it were @backing, an array of
- * RamResetRange.  @told: what prim_data_begin() has returned.
+ * PrimRange.  @told: what prim_data_begin() has returned.
  */
 GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
                             uint64_t start, uint64_t end, bool *told);

@@ -61,29 +61,28 @@ GArray *baseline_find_content(const RamResetBlock *blk)
     if (!blk->known) {
         return ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
     }
-    ranges = g_array_new(false, false, sizeof(RamResetRange));
+    ranges = g_array_new(false, false, sizeof(PrimRange));
     while (at < blk->map.len) {
-        RamResetRange range = { .start = at };
+        PrimRange range = { .start = at };
 
         range.start += zeromap_run(blk->known, at, blk->map.len - at);
-        range.end = range.start + zeromap_gap(blk->known, range.start,
-                                              blk->map.len - range.start);
-        if (range.start < range.end) {
+        range.len = zeromap_gap(blk->known, range.start,
+                                blk->map.len - range.start);
+        if (range.len) {
             g_array_append_val(ranges, range);
         }
-        at = range.end;
+        at = range.start + range.len;
     }
     return ranges;
 }
 
 /* Host pages and target pages need not be the same, nor of one size */
-static void keep_range(BaselineBlock *base, RamResetRange range)
+static void keep_range(BaselineBlock *base, uint64_t start, uint64_t len)
 {
     uint64_t page = qemu_target_page_size();
 
-    ram_copy_add(base->template, base->host,
-                 QEMU_ALIGN_DOWN(range.start, page),
-                 MIN(QEMU_ALIGN_UP(range.end, page), base->len));
+    ram_copy_add(base->template, base->host, QEMU_ALIGN_DOWN(start, page),
+                 MIN(QEMU_ALIGN_UP(start + len, page), base->len));
 }
 
 /* False with @errp set if that exceeds the limit */
@@ -93,13 +92,12 @@ static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t
     g_autoptr(GArray) content = baseline_find_content(blk);
 
     for (unsigned i = 0; i < content->len; i++) {
-        RamResetRange range = g_array_index(content, RamResetRange, i);
+        PrimRange range = g_array_index(content, PrimRange, i);
         uint64_t len;
 
-        for (; range.start < range.end; range.start += len) {
-            len = MIN(RAM_RESET_CHUNK, range.end - range.start);
-            keep_range(base, (RamResetRange) { range.start,
-                                               range.start + len });
+        for (; range.len; range.start += len, range.len -= len) {
+            len = MIN(RAM_RESET_CHUNK, range.len);
+            keep_range(base, range.start, len);
             if (*size + ram_copy_size(base->template) > limit) {
                 error_setg(errp, "the snapshot has more than "
                            "rewind-limit=%" PRIu64 " bytes that are not zero",

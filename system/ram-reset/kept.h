@@ -30,7 +30,7 @@ typedef struct BaselineBlock {
 /* An array of BaselineBlock, which owns their templates; free it with g_array_unref() */
 GArray *baseline_new(void);
 
-/* What of @blk may hold other bytes than zeros, of RamResetRange */
+/* What of @blk may hold other bytes than zeros, of PrimRange */
 GArray *baseline_find_content(const RamResetBlock *blk);
 
 /**

@@ -135,11 +135,12 @@ static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
                           uint64_t start, uint64_t end, bool *told)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    GArray *data = g_array_new(false, false, sizeof(RamResetRange));
-    RamResetRange range;
+    GArray *data = g_array_new(false, false, sizeof(PrimRange));
 
     *told = prim_data_begin(it, &blk->map, backing, start, end);
-    while (prim_data_next(it, &range.start, &range.end)) {
+    while (prim_data_next(it, &start, &end)) {
+        PrimRange range = { start, end - start };
+
         g_array_append_val(data, range);
     }
     prim_data_end(it);
@@ -149,15 +150,15 @@ static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
 /* Ranges in rising order, maybe overlapping, made disjoint */
 static GArray *merge_ranges(GArray *ranges)
 {
-    GArray *merged = g_array_new(false, false, sizeof(RamResetRange));
+    GArray *merged = g_array_new(false, false, sizeof(PrimRange));
 
     for (unsigned i = 0; i < ranges->len; i++) {
-        RamResetRange range = g_array_index(ranges, RamResetRange, i), *last;
+        PrimRange range = g_array_index(ranges, PrimRange, i), *last;
 
         last = merged->len
-               ? &g_array_index(merged, RamResetRange, merged->len - 1) : NULL;
-        if (last && range.start <= last->end) {
-            last->end = MAX(last->end, range.end);
+               ? &g_array_index(merged, PrimRange, merged->len - 1) : NULL;
+        if (last && range.start <= last->start + last->len) {
+            last->len = MAX(last->len, range.start + range.len - last->start);
         } else {
             g_array_append_val(merged, range);
         }
@@ -168,8 +169,8 @@ static GArray *merge_ranges(GArray *ranges)
 
 static int by_start(const void *a, const void *b)
 {
-    uint64_t x = ((const RamResetRange *)a)->start;
-    uint64_t y = ((const RamResetRange *)b)->start;
+    uint64_t x = ((const PrimRange *)a)->start;
+    uint64_t y = ((const PrimRange *)b)->start;
 
     return x < y ? -1 : x > y;
 }
@@ -182,10 +183,11 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
 
     for (unsigned i = 0; i < runs->len; i++) {
         PrimRange run = g_array_index(runs, PrimRange, i);
-        RamResetRange range = { MAX(run.start, start),
-                                MIN(run.start + run.len, end) };
+        uint64_t from = MAX(run.start, start);
+        uint64_t to = MIN(run.start + run.len, end);
+        PrimRange range = { from, to - from };
 
-        if (range.start < range.end) {
+        if (from < to) {
             g_array_append_val(data, range);
         }
     }
@@ -211,12 +213,12 @@ static GArray *populated_pieces(const RamResetBlock *blk,
     GArray *pieces = g_array_new(false, false, sizeof(RamResetPiece));
 
     for (unsigned i = 0; i < data->len; i++) {
-        RamResetRange range = g_array_index(data, RamResetRange, i);
+        PrimRange range = g_array_index(data, PrimRange, i);
+        uint64_t from = MAX(range.start, start);
+        uint64_t to = MIN(range.start + range.len, end);
 
-        range.start = MAX(range.start, start);
-        range.end = MIN(range.end, end);
-        if (range.start < range.end) {
-            ram_reset_add_pieces(blk, pieces, range.start, range.end);
+        if (from < to) {
+            ram_reset_add_pieces(blk, pieces, from, to);
         }
     }
     return pieces;

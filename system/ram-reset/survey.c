@@ -30,10 +30,10 @@ static ZeroMap *scan_block(const RamResetBlock *blk)
 
     data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
     for (unsigned i = 0; i < data->len; i++) {
-        RamResetRange range = g_array_index(data, RamResetRange, i);
+        PrimRange range = g_array_index(data, PrimRange, i);
 
         zeromap_mark(zero, at, range.start - at);
-        at = range.end;
+        at = range.start + range.len;
     }
     if (told) {
         zeromap_mark(zero, at, blk->map.len - at);

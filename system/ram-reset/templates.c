@@ -320,12 +320,13 @@ static GArray *find_runs(const RamResetBlock *blk)
     uint64_t done = 0;
 
     for (unsigned i = 0; i < content->len; i++) {
-        RamResetRange range = g_array_index(content, RamResetRange, i);
+        PrimRange range = g_array_index(content, PrimRange, i);
+        uint64_t end = range.start + range.len;
 
         range.start = MAX(QEMU_ALIGN_DOWN(range.start, page), done);
-        range.end = MIN(QEMU_ALIGN_UP(range.end, page), blk->map.len);
-        ram_copy_find_runs(blk->map.host, range.start, range.end, page, runs);
-        done = MAX(range.end, done);
+        end = MIN(QEMU_ALIGN_UP(end, page), blk->map.len);
+        ram_copy_find_runs(blk->map.host, range.start, end, page, runs);
+        done = MAX(end, done);
     }
     return runs;
 }

@@ -135,10 +135,11 @@ unsigned long *undo_find_present(const RamResetBlock *blk)
 
     data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
     for (unsigned i = 0; i < data->len; i++) {
-        RamResetRange range = g_array_index(data, RamResetRange, i);
+        PrimRange range = g_array_index(data, PrimRange, i);
+        uint64_t end = range.start + range.len;
 
         bitmap_set(present, range.start / page,
-                   DIV_ROUND_UP(range.end, page) - range.start / page);
+                   DIV_ROUND_UP(end, page) - range.start / page);
     }
     return present;
 }
