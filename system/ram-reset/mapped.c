@@ -20,8 +20,6 @@
 #define MAX_MAP_COUNT   "/proc/sys/vm/max_map_count"
 #define COMMON_LIMIT    65530
 
-bool ram_reset_any_mapped;
-
 static unsigned max_discards;
 static RAMBlockNotifier notifier;
 
@@ -31,7 +29,7 @@ static const uint8_t *replacing;
 static void forget(const uint8_t *host)
 {
     ram_reset_small_pages_end(host);
-    qatomic_set(&ram_reset_any_mapped, mapped_runs_remove(host));
+    mapped_runs_remove(host);
 }
 
 /* A block that is unplugged, at any time when the BQL is released */
@@ -61,17 +59,6 @@ static void note(const RamResetBlock *blk, int fd, const GArray *runs)
         ram_block_notifier_add(&notifier);
     }
     mapped_runs_add(blk->rb->host, blk->rb, fd, runs);
-    qatomic_set(&ram_reset_any_mapped, true);
-}
-
-GArray *ram_reset_mapped_runs(RAMBlock *rb)
-{
-    return ram_reset_any_mapped ? mapped_runs_copy(rb->host, rb) : NULL;
-}
-
-bool ram_reset_has_mapped(RAMBlock *rb)
-{
-    return ram_reset_any_mapped && mapped_runs_known(rb->host, rb);
 }
 
 /* Whether fresh memory may take the place of what @blk has */
@@ -135,7 +122,7 @@ static int replace(RamResetBlock *blk)
     replacing = blk->rb->host;
     ret = remap->zero(blk->owner, blk, 0, blk->map.len);
     replacing = NULL;
-    if (ret >= 0 && ram_reset_any_mapped) {
+    if (ret >= 0) {
         forget(blk->rb->host);
     }
     return ret;
@@ -165,7 +152,7 @@ int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
 
 void ram_reset_unmap(RamResetBlock *blk)
 {
-    if (blk->owner && ram_reset_has_mapped(blk->rb) &&
+    if (blk->owner && mapped_runs_known(blk->rb->host, blk->rb) &&
         may_replace(blk, NULL)) {
         replace(blk);
     }

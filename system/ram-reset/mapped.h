@@ -36,10 +36,6 @@ char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
  */
 int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
 
-/* Of PrimRange: what of @rb is mapped, to be freed; NULL if nothing is */
-GArray *ram_reset_mapped_runs(RAMBlock *rb);
-bool ram_reset_has_mapped(RAMBlock *rb);
-
 /* Have anonymous memory for @blk again; it reads zero, unless that is refused */
 void ram_reset_unmap(RamResetBlock *blk);
 

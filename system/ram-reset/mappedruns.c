@@ -11,6 +11,7 @@
 #include <unistd.h>
 #else
 #include "qemu/osdep.h"
+#include "system/ram-reset.h"
 #endif
 #include "mappedruns.h"
 
@@ -25,10 +26,19 @@ typedef struct Mapped {
     unsigned taken_out;
 } Mapped;
 
+/* Written under @lock */
+bool ram_reset_any_mapped;
+
 static GMutex lock;
 
 /* Under @lock, with which all functions but mapped_runs_*() are called */
 static GArray *all_mapped;
+
+static void update_any(void)
+{
+    __atomic_store_n(&ram_reset_any_mapped, all_mapped->len > 0,
+                     __ATOMIC_RELAXED);
+}
 
 static void clear(void *mapped)
 {
@@ -140,22 +150,21 @@ void mapped_runs_add(const void *host, const void *rb, int fd,
         g_array_set_clear_func(all_mapped, clear);
     }
     g_array_append_val(all_mapped, m);
+    update_any();
     g_mutex_unlock(&lock);
 }
 
-bool mapped_runs_remove(const void *host)
+void mapped_runs_remove(const void *host)
 {
     Mapped *m;
-    bool left;
 
     g_mutex_lock(&lock);
     m = find(host, NULL);
     if (m) {
         g_array_remove_index_fast(all_mapped, m - (Mapped *)all_mapped->data);
+        update_any();
     }
-    left = all_mapped && all_mapped->len;
     g_mutex_unlock(&lock);
-    return left;
 }
 
 int mapped_runs_fd(void)

@@ -10,14 +10,15 @@
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include "templatefile.h"
+#include "prim.h"
 
 /*
  * A block goes by its address in this process, and bytes count from there.
  * @rb, which nobody looks into, tells it from another one that has been mapped
  * at the same address since; NULL for whichever it is.
  *
- * Any thread: there is a lock around all that is known.
+ * Any thread: there is a lock around all that is known.  Only whether there is
+ * any block, ram_reset_any_mapped in system/ram-reset.h, is read without it.
  */
 
 /*
@@ -33,8 +34,7 @@ void mapped_runs_add(const void *host, const void *rb, int fd,
  */
 int mapped_runs_fd(void);
 
-/* Returns whether there is any block left */
-bool mapped_runs_remove(const void *host);
+void mapped_runs_remove(const void *host);
 
 bool mapped_runs_known(const void *host, const void *rb);
 

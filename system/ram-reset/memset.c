@@ -12,7 +12,8 @@
 #include "qemu/osdep.h"
 #include "qemu/cutils.h"
 #include "qemu/units.h"
-#include "mapped.h"
+#include "internal.h"
+#include "mappedruns.h"
 
 /* Large enough to hide the cost of starting a thread, or of taking a piece */
 #define BYTES_A_THREAD  (64 * MiB)
@@ -198,7 +199,7 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
 GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
                             uint64_t start, uint64_t end, bool *told)
 {
-    g_autoptr(GArray) runs = ram_reset_mapped_runs(blk->rb);
+    g_autoptr(GArray) runs = mapped_runs_copy(blk->rb->host, blk->rb);
 
     return runs ? find_in_mapped(blk, runs, start, end, told)
                 : ask_kernel(blk, backing, start, end, told);

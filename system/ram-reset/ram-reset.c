@@ -11,6 +11,7 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "mapped.h"
+#include "mappedruns.h"
 #include "trace.h"
 
 /* The reset under way; protected by the BQL */
@@ -106,8 +107,8 @@ static void describe_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
     blk->rb = rb;
     blk->info = g_new0(RamResetBlockInfo, 1);
     blk->map = ram_reset_block_map(rb);
-    blk->backing = ram_reset_has_mapped(rb) ? PRIM_PRIVATE_FILE
-                                            : prim_backing(&blk->map);
+    blk->backing = mapped_runs_known(rb->host, rb) ? PRIM_PRIVATE_FILE
+                                                   : prim_backing(&blk->map);
     blk->map.calls = &blk->info->system_calls;
     blk->info->name = g_strdup(rb->idstr);
     blk->info->size = rb->used_length;

@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "qemu/madvise.h"
 #include "qemu/timer.h"
-#include "mapped.h"
 #include "mappedruns.h"
 #include "smallpages.h"
 #include "trace.h"
