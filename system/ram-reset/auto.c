@@ -9,6 +9,7 @@
 #include "qapi/util.h"
 #include "qemu/timer.h"
 #include "qom/object_interfaces.h"
+#include "system/ram-reset/block/find-data.h"
 #include "calibrate.h"
 #include "facts.h"
 #include "trace.h"
@@ -377,13 +378,11 @@ static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
 static GArray *find_populated(RamResetBlock *blk, bool exclusive)
 {
     bool told;
-    GArray *data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len,
-                                       &told);
+    GArray *data = ram_reset_find_data(blk, 0, blk->map.len, &told);
 
     if (!told) {
         g_array_unref(data);
-        return ram_reset_find_data(blk, PRIM_PRIVATE_ZERO, 0, blk->map.len,
-                                   &told);
+        return ram_reset_guess_populated(blk);
     }
     if (exclusive) {
         blk->data = g_array_ref(data);

@@ -86,13 +86,6 @@ RamResetClass *ram_reset_class(const char *type);
 /* memset.c */
 
 /*
- * What prim_data_next() gives for @blk as if it were @backing, an array of
- * PrimRange.  @told: what prim_data_begin() has returned.
- */
-GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
-                            uint64_t start, uint64_t end, bool *told);
-
-/*
  * What may have to be cleared, in bytes from a RAM block's start; within one
  * RAM_RESET_CHUNK.  @cleared: bytes that were not zero
  */

@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "system/hostmem.h"
+#include "system/ram-reset/block/find-data.h"
 #include "kept.h"
 #include "templates.h"
 
@@ -52,30 +53,6 @@ static char *blind_spot(const RamResetBlock *blk)
     return ram_reset_block_external_writer(blk);
 }
 
-GArray *baseline_find_content(const RamResetBlock *blk)
-{
-    GArray *ranges;
-    uint64_t at = 0;
-    bool told;
-
-    if (!blk->known) {
-        return ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
-    }
-    ranges = g_array_new(false, false, sizeof(PrimRange));
-    while (at < blk->map.len) {
-        PrimRange range = { .start = at };
-
-        range.start += zeromap_run(blk->known, at, blk->map.len - at);
-        range.len = zeromap_gap(blk->known, range.start,
-                                blk->map.len - range.start);
-        if (range.len) {
-            g_array_append_val(ranges, range);
-        }
-        at = range.start + range.len;
-    }
-    return ranges;
-}
-
 /* Host pages and target pages need not be the same, nor of one size */
 static void keep_range(BaselineBlock *base, uint64_t start, uint64_t len)
 {
@@ -89,7 +66,7 @@ static void keep_range(BaselineBlock *base, uint64_t start, uint64_t len)
 static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t limit,
                          uint64_t *size, Error **errp)
 {
-    g_autoptr(GArray) content = baseline_find_content(blk);
+    g_autoptr(GArray) content = ram_reset_find_content(blk);
 
     for (unsigned i = 0; i < content->len; i++) {
         PrimRange range = g_array_index(content, PrimRange, i);

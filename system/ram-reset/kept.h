@@ -30,9 +30,6 @@ typedef struct BaselineBlock {
 /* An array of BaselineBlock, which owns their templates; free it with g_array_unref() */
 GArray *baseline_new(void);
 
-/* What of @blk may hold other bytes than zeros, of PrimRange */
-GArray *baseline_find_content(const RamResetBlock *blk);
-
 /**
  * baseline_add: keep what @blk has now
  *

@@ -13,7 +13,7 @@
 #include "qemu/cutils.h"
 #include "qemu/units.h"
 #include "internal.h"
-#include "mappedruns.h"
+#include "system/ram-reset/block/find-data.h"
 
 /* Large enough to hide the cost of starting a thread, or of taking a piece */
 #define BYTES_A_THREAD  (64 * MiB)
@@ -128,99 +128,16 @@ void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
     }
 }
 
-/*
- * In one go: looking for the end of data that runs on to the end of a file
- * takes as long as that file is large, for each piece anew.
- */
-static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
-                          uint64_t start, uint64_t end, bool *told)
-{
-    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    GArray *data = g_array_new(false, false, sizeof(PrimRange));
-
-    *told = prim_data_begin(it, &blk->map, backing, start, end);
-    while (prim_data_next(it, &start, &end)) {
-        PrimRange range = { start, end - start };
-
-        g_array_append_val(data, range);
-    }
-    prim_data_end(it);
-    return data;
-}
-
-/* Ranges in rising order, maybe overlapping, made disjoint */
-static GArray *merge_ranges(GArray *ranges)
-{
-    GArray *merged = g_array_new(false, false, sizeof(PrimRange));
-
-    for (unsigned i = 0; i < ranges->len; i++) {
-        PrimRange range = g_array_index(ranges, PrimRange, i), *last;
-
-        last = merged->len
-               ? &g_array_index(merged, PrimRange, merged->len - 1) : NULL;
-        if (last && range.start <= last->start + last->len) {
-            last->len = MAX(last->len, range.start + range.len - last->start);
-        } else {
-            g_array_append_val(merged, range);
-        }
-    }
-    g_array_unref(ranges);
-    return merged;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    uint64_t x = ((const PrimRange *)a)->start;
-    uint64_t y = ((const PrimRange *)b)->start;
-
-    return x < y ? -1 : x > y;
-}
-
-/* What our page table has, and what it may have not because nobody looked */
-static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
-                              uint64_t start, uint64_t end, bool *told)
-{
-    GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, told);
-
-    for (unsigned i = 0; i < runs->len; i++) {
-        PrimRange run = g_array_index(runs, PrimRange, i);
-        uint64_t from = MAX(run.start, start);
-        uint64_t to = MIN(run.start + run.len, end);
-        PrimRange range = { from, to - from };
-
-        if (from < to) {
-            g_array_append_val(data, range);
-        }
-    }
-    g_array_sort(data, by_start);
-    return merge_ranges(data);
-}
-
-GArray *ram_reset_find_data(const RamResetBlock *blk, PrimBacking backing,
-                            uint64_t start, uint64_t end, bool *told)
-{
-    g_autoptr(GArray) runs = mapped_runs_copy(blk->rb->host, blk->rb);
-
-    return runs ? find_in_mapped(blk, runs, start, end, told)
-                : ask_kernel(blk, backing, start, end, told);
-}
-
 static GArray *populated_pieces(const RamResetBlock *blk,
                                 uint64_t start, uint64_t end)
 {
-    bool told;
-    g_autoptr(GArray) data = blk->data ? g_array_ref(blk->data) :
-        ram_reset_find_data(blk, blk->backing, start, end, &told);
+    g_autoptr(GArray) data = ram_reset_find_populated(blk, start, end);
     GArray *pieces = g_array_new(false, false, sizeof(RamResetPiece));
 
     for (unsigned i = 0; i < data->len; i++) {
         PrimRange range = g_array_index(data, PrimRange, i);
-        uint64_t from = MAX(range.start, start);
-        uint64_t to = MIN(range.start + range.len, end);
 
-        if (from < to) {
-            ram_reset_add_pieces(blk, pieces, from, to);
-        }
+        ram_reset_add_pieces(blk, pieces, range.start, range.start + range.len);
     }
     return pieces;
 }

@@ -9,7 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
-#include "internal.h"
+#include "system/ram-reset/block/find-data.h"
 
 typedef struct ScannedBlock {
     uint8_t *host;
@@ -20,26 +20,6 @@ typedef struct ScannedBlock {
 /* Protected by the BQL */
 static GArray *survey;
 static unsigned last;           /* where the last lookup has ended */
-
-static ZeroMap *scan_block(const RamResetBlock *blk)
-{
-    ZeroMap *zero = zeromap_new(blk->map.len, qemu_target_page_bits());
-    g_autoptr(GArray) data = NULL;
-    uint64_t at = 0;
-    bool told;
-
-    data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
-    for (unsigned i = 0; i < data->len; i++) {
-        PrimRange range = g_array_index(data, PrimRange, i);
-
-        zeromap_mark(zero, at, range.start - at);
-        at = range.start + range.len;
-    }
-    if (told) {
-        zeromap_mark(zero, at, blk->map.len - at);
-    }
-    return zero;
-}
 
 void ram_reset_unpopulated_end(void)
 {
@@ -67,7 +47,7 @@ void ram_reset_unpopulated_begin(void)
         ScannedBlock found = { .host = blk->map.host, .len = blk->map.len };
 
         if (found.len && blk->owner && !ram_reset_block_refusal(blk->rb)) {
-            found.zero = scan_block(blk);
+            found.zero = ram_reset_find_unpopulated(blk);
             g_array_append_val(survey, found);
         }
     }

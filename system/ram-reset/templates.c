@@ -10,9 +10,10 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "system/system.h"
-#include "kept.h"
+#include "system/ram-reset/block/find-data.h"
 #include "mapped.h"
 #include "mappedruns.h"
+#include "template.h"
 #include "templates.h"
 #include "trace.h"
 #include "warning.h"
@@ -315,7 +316,7 @@ bool ram_reset_template_find(const char *identity,
 static GArray *find_runs(const RamResetBlock *blk)
 {
     uint64_t page = qemu_target_page_size();
-    g_autoptr(GArray) content = baseline_find_content(blk);
+    g_autoptr(GArray) content = ram_reset_find_content(blk);
     GArray *runs = g_array_new(false, false, sizeof(PrimRange));
     uint64_t done = 0;
 

@@ -8,6 +8,7 @@
 #include "qemu/bitmap.h"
 #include "qemu/lockable.h"
 #include "qemu/timer.h"
+#include "system/ram-reset/block/find-data.h"
 #include "dirty.h"
 #include "internal.h"
 #include "trace.h"
@@ -126,24 +127,6 @@ static void account(RamResetBlock *blk, const BaselineBlock *base,
                                  c->cleared, c->stale);
 }
 
-unsigned long *undo_find_present(const RamResetBlock *blk)
-{
-    uint64_t page = qemu_target_page_size();
-    unsigned long *present = bitmap_new(blk->map.len / page);
-    g_autoptr(GArray) data = NULL;
-    bool told;
-
-    data = ram_reset_find_data(blk, blk->backing, 0, blk->map.len, &told);
-    for (unsigned i = 0; i < data->len; i++) {
-        PrimRange range = g_array_index(data, PrimRange, i);
-        uint64_t end = range.start + range.len;
-
-        bitmap_set(present, range.start / page,
-                   DIV_ROUND_UP(end, page) - range.start / page);
-    }
-    return present;
-}
-
 /*
  * To clear a page that the host has no memory for would allocate it, and all
  * are dirty when KVM makes a slot for memory, or the guest has discarded them.
@@ -151,7 +134,7 @@ unsigned long *undo_find_present(const RamResetBlock *blk)
 static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
                          unsigned long *dirty)
 {
-    g_autofree unsigned long *present = undo_find_present(blk);
+    g_autofree unsigned long *present = ram_reset_find_present(blk);
 
     ram_copy_spare(base->template, dirty, present);
 }
@@ -185,7 +168,7 @@ static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
-    g_autofree unsigned long *present = rom ? NULL : undo_find_present(blk);
+    g_autofree unsigned long *present = rom ? NULL : ram_reset_find_present(blk);
     RestoreJob job = { .base = base, .bits = present, .compare = true };
 
     restore(&job, present ? bitmap_count_one(present, pages) : pages);
@@ -234,7 +217,7 @@ uint64_t undo_count_present(unsigned *threads)
 
         if (blk->owner && blk->map.len) {
             uint64_t pages = blk->map.len / qemu_target_page_size();
-            g_autofree unsigned long *present = undo_find_present(blk);
+            g_autofree unsigned long *present = ram_reset_find_present(blk);
 
             sum += bitmap_count_one(present, pages);
             *threads = MAX(*threads, ram_reset_threads(blk->owner));

@@ -22,12 +22,6 @@
  */
 uint64_t undo_all(GArray *baseline, unsigned turn, bool track);
 
-/*
- * The pages of @blk that have memory, to be freed; others read zero, and would
- * get some by being read
- */
-unsigned long *undo_find_present(const RamResetBlock *blk);
-
 /* How many pages there are to compare, and by how many @threads that is done */
 uint64_t undo_count_present(unsigned *threads);
 

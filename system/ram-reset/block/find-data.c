@@ -1,0 +1,189 @@
+/*
+ * RAM reset: where a block may hold data
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/mappedruns.h"
+
+static GArray *new_ranges(void)
+{
+    return g_array_new(false, false, sizeof(PrimRange));
+}
+
+/* What of @range lies in [@start, @end) */
+static void add_clipped(GArray *ranges, PrimRange range, uint64_t start,
+                        uint64_t end)
+{
+    uint64_t to = MIN(range.start + range.len, end);
+
+    range.start = MAX(range.start, start);
+    if (range.start < to) {
+        range.len = to - range.start;
+        g_array_append_val(ranges, range);
+    }
+}
+
+/*
+ * In one go: looking for the end of data that runs on to the end of a file
+ * takes as long as that file is large, for each piece anew.
+ */
+static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
+                          uint64_t start, uint64_t end, bool *told)
+{
+    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
+    GArray *data = new_ranges();
+
+    *told = prim_data_begin(it, &blk->map, backing, start, end);
+    while (prim_data_next(it, &start, &end)) {
+        PrimRange range = { start, end - start };
+
+        g_array_append_val(data, range);
+    }
+    prim_data_end(it);
+    return data;
+}
+
+/* Ranges in rising order, maybe overlapping, made disjoint */
+static GArray *merge_ranges(GArray *ranges)
+{
+    GArray *merged = new_ranges();
+
+    for (unsigned i = 0; i < ranges->len; i++) {
+        PrimRange range = g_array_index(ranges, PrimRange, i), *last;
+
+        last = merged->len
+               ? &g_array_index(merged, PrimRange, merged->len - 1) : NULL;
+        if (last && range.start <= last->start + last->len) {
+            last->len = MAX(last->len, range.start + range.len - last->start);
+        } else {
+            g_array_append_val(merged, range);
+        }
+    }
+    g_array_unref(ranges);
+    return merged;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    uint64_t x = ((const PrimRange *)a)->start;
+    uint64_t y = ((const PrimRange *)b)->start;
+
+    return x < y ? -1 : x > y;
+}
+
+/*
+ * Of a block that is mapped from a template: what our page table has, and what
+ * is mapped, which it has not because nobody looked.
+ */
+static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
+                              uint64_t start, uint64_t end, bool *told)
+{
+    GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, told);
+
+    for (unsigned i = 0; i < runs->len; i++) {
+        add_clipped(data, g_array_index(runs, PrimRange, i), start, end);
+    }
+    g_array_sort(data, by_start);
+    return merge_ranges(data);
+}
+
+/* As if @blk were @backing */
+static GArray *find_as(const RamResetBlock *blk, PrimBacking backing,
+                       uint64_t start, uint64_t end, bool *told)
+{
+    g_autoptr(GArray) runs = mapped_runs_copy(blk->rb->host, blk->rb);
+    bool unused;
+
+    told = told ?: &unused;
+    return runs ? find_in_mapped(blk, runs, start, end, told)
+                : ask_kernel(blk, backing, start, end, told);
+}
+
+GArray *ram_reset_find_data(const RamResetBlock *blk, uint64_t start,
+                            uint64_t end, bool *told)
+{
+    return find_as(blk, blk->backing, start, end, told);
+}
+
+GArray *ram_reset_find_populated(const RamResetBlock *blk, uint64_t start,
+                                 uint64_t end)
+{
+    GArray *part;
+
+    if (!blk->data) {
+        return ram_reset_find_data(blk, start, end, NULL);
+    }
+    part = new_ranges();
+    for (unsigned i = 0; i < blk->data->len; i++) {
+        add_clipped(part, g_array_index(blk->data, PrimRange, i), start, end);
+    }
+    return part;
+}
+
+GArray *ram_reset_guess_populated(const RamResetBlock *blk)
+{
+    return find_as(blk, PRIM_PRIVATE_ZERO, 0, blk->map.len, NULL);
+}
+
+GArray *ram_reset_find_content(const RamResetBlock *blk)
+{
+    GArray *ranges;
+    uint64_t at = 0;
+
+    if (!blk->known) {
+        return ram_reset_find_data(blk, 0, blk->map.len, NULL);
+    }
+    ranges = new_ranges();
+    while (at < blk->map.len) {
+        PrimRange range = { .start = at };
+
+        range.start += zeromap_run(blk->known, at, blk->map.len - at);
+        range.len = zeromap_gap(blk->known, range.start,
+                                blk->map.len - range.start);
+        if (range.len) {
+            g_array_append_val(ranges, range);
+        }
+        at = range.start + range.len;
+    }
+    return ranges;
+}
+
+unsigned long *ram_reset_find_present(const RamResetBlock *blk)
+{
+    uint64_t page = qemu_target_page_size();
+    unsigned long *present = bitmap_new(blk->map.len / page);
+    g_autoptr(GArray) data = ram_reset_find_data(blk, 0, blk->map.len, NULL);
+
+    for (unsigned i = 0; i < data->len; i++) {
+        PrimRange range = g_array_index(data, PrimRange, i);
+        uint64_t end = range.start + range.len;
+
+        bitmap_set(present, range.start / page,
+                   DIV_ROUND_UP(end, page) - range.start / page);
+    }
+    return present;
+}
+
+ZeroMap *ram_reset_find_unpopulated(const RamResetBlock *blk)
+{
+    ZeroMap *zero = zeromap_new(blk->map.len, qemu_target_page_bits());
+    g_autoptr(GArray) data = NULL;
+    uint64_t at = 0;
+    bool told;
+
+    data = ram_reset_find_data(blk, 0, blk->map.len, &told);
+    for (unsigned i = 0; i < data->len; i++) {
+        PrimRange range = g_array_index(data, PrimRange, i);
+
+        zeromap_mark(zero, at, range.start - at);
+        at = range.start + range.len;
+    }
+    if (told) {
+        zeromap_mark(zero, at, blk->map.len - at);
+    }
+    return zero;
+}
