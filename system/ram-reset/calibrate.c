@@ -11,6 +11,7 @@
 #include "qemu/memfd.h"
 #include "system/kvm.h"
 #include "system/system.h"
+#include "system/ram-reset/block/clear.h"
 #include "calibrate.h"
 #include "internal.h"
 #include "prim-kvm.h"

@@ -18,6 +18,7 @@
 #include "hw/qdev-core.h"
 #include "qom/object_interfaces.h"
 #include "system/runstate.h"
+#include "system/ram-reset/block/clear.h"
 #include "hugefile.h"
 #include "hugeram.h"
 #include "trace.h"
@@ -163,8 +164,8 @@ static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
     if (!nobody_else_maps(hf) || start || len != blk->map.len) {
         /* Looks at the file, too, where our page table has nothing */
         g_clear_pointer(&hf->old, g_free);
-        return ram_reset_class(TYPE_RAM_RESET_MEMSET)->zero(rr, blk, start,
-                                                            len);
+        ram_reset_clear_in_place(blk, start, len, ram_reset_threads(rr));
+        return 0;
     }
     pieces = g_array_new(false, false, sizeof(RamResetPiece));
     add_used_pieces(hf, blk, &blk->map, false, pieces);

@@ -83,34 +83,6 @@ void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret);
 /* The class of @type, one of TYPE_RAM_RESET_* */
 RamResetClass *ram_reset_class(const char *type);
 
-/* memset.c */
-
-/*
- * What may have to be cleared, in bytes from a RAM block's start; within one
- * RAM_RESET_CHUNK.  @cleared: bytes that were not zero
- */
-typedef struct RamResetPiece {
-    uint64_t start, len, cleared;
-} RamResetPiece;
-
-/*
- * Append [@start, @end) to @pieces, without what @blk->known (if there is
- * such) does not have as zero.
- */
-void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
-                          uint64_t start, uint64_t end);
-
-/*
- * Clear what is not zero in @pieces of the memory at @host, in @threads
- * threads.  It should be populated, or will be.  Returns bytes cleared.
- */
-uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
-                                unsigned threads);
-
-/* The same for @blk, where it is counted */
-void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
-                           unsigned threads);
-
 /* object.c */
 
 /* Every RamReset below /objects; free with g_ptr_array_unref() */
