@@ -25,15 +25,7 @@
 #include "hugeram.h"
 #include "prim.h"
 
-#define HUGETLBFS_MAGIC 0x958458f6
 #define NS_PER_S INT64_C(1000000000)
-
-static bool on_hugetlbfs(int fd)
-{
-    struct statfs fs;
-
-    return fstatfs(fd, &fs) == 0 && (unsigned)fs.f_type == HUGETLBFS_MAGIC;
-}
 
 static char *lock(int fd)
 {
@@ -55,7 +47,7 @@ static char *check_kind(int fd)
         return g_strdup("it is a directory, in which files get no name to "
                         "find them by; give the name of a file in it");
     }
-    if (!S_ISREG(st.st_mode) || !on_hugetlbfs(fd)) {
+    if (!S_ISREG(st.st_mode) || !prim_is_on_hugetlbfs(fd)) {
         return g_strdup("it is not a file on hugetlbfs");
     }
     if (st.st_uid != geteuid()) {

@@ -180,15 +180,7 @@ static bool begin_page_table(PrimDataIter *it)
     return true;
 }
 
-/* Offsets into the mapping, as prim_data_next() gives them */
-typedef struct PrimDataList {
-    size_t nr, room, at;
-    struct {
-        uint64_t start, end;
-    } ranges[];
-} PrimDataList;
-
-static bool list_add(PrimDataList **list, uint64_t start, uint64_t end)
+bool prim_data_list_add(PrimDataList **list, uint64_t start, uint64_t end)
 {
     PrimDataList *l = *list;
 
@@ -211,7 +203,7 @@ static bool list_add(PrimDataList **list, uint64_t start, uint64_t end)
     return true;
 }
 
-static bool next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
+bool prim_data_next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     PrimDataList *l = it->list;
 
@@ -246,7 +238,8 @@ static bool list_shared_file(PrimDataIter *it)
 
     while (listed && next_by_scan(it, &start, &end)) {
         found += end - start;
-        listed = it->next == next_by_scan && list_add(&it->list, start, end);
+        listed = it->next == next_by_scan &&
+                 prim_data_list_add(&it->list, start, end);
     }
     if (it->pagemap >= 0) {
         COUNT(it->map, close(it->pagemap));
@@ -285,135 +278,6 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
     return true;
 }
 
-bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
-{
-    unsigned char vec[1];
-
-    return COUNT(map, mincore(map->host + offset, prim_base_page_size(),
-                              vec)) < 0 || (vec[0] & 1);
-}
-
-/*
- * To those who may not write to the file mincore() says that all of it is
- * there: so to QEMU after -run-with user=.
- */
-static bool mincore_tells(const PrimMap *map)
-{
-    char path[64];
-    struct stat st;
-
-    if (map->fd < 0) {
-        return true;
-    }
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", map->fd);
-    return (COUNT(map, fstat(map->fd, &st)) == 0 && st.st_uid == geteuid()) ||
-           COUNT(map, faccessat(AT_FDCWD, path, W_OK, AT_EACCESS)) == 0;
-}
-
-/* Reading a hole by read() does not populate it, other than by a load */
-static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
-{
-    char buf[64 * 1024];
-    uint64_t at;
-
-    for (at = 0; at < map->page_size; at += sizeof(buf)) {
-        ssize_t n = COUNT(map, pread(map->fd, buf, sizeof(buf),
-                                     map->fd_offset + offset + at));
-
-        if (n != (ssize_t)sizeof(buf) || buf[0] ||
-            memcmp(buf, buf + 1, sizeof(buf) - 1)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* All that our page table has; false if the kernel does not tell */
-static bool list_hugepages(PrimDataIter *it, uint64_t *found)
-{
-    const PrimMap *map = it->map;
-    size_t base = prim_base_page_size();
-    unsigned char *vec = (unsigned char *)&it->buf;
-    uint64_t first = 0, told = 0, start = 0, at;
-    bool mapped = false;
-
-    for (at = 0; at < map->len; at += map->page_size) {
-        bool was_mapped = mapped;
-
-        if (at >= told) {
-            first = at;
-            told = at + sizeof(it->buf) * base;
-            if (told > map->len) {
-                told = map->len;
-            }
-            if (COUNT(map, mincore(map->host + at, told - at, vec)) < 0) {
-                return false;
-            }
-        }
-        mapped = vec[(at - first) / base] & 1;
-        *found += mapped ? map->page_size : 0;
-        if (mapped && !was_mapped) {
-            start = at;
-        } else if (!mapped && was_mapped && !list_add(&it->list, start, at)) {
-            return false;
-        }
-    }
-    return !mapped || list_add(&it->list, start, map->len);
-}
-
-/*
- * hugetlbfs has no SEEK_DATA of its own, and a page that another process has
- * populated is not in our page table.  If all pages that the file has are in
- * it, then there is nothing where our page table has none.
- */
-static bool list_hugetlb(PrimDataIter *it)
-{
-    const PrimMap *map = it->map;
-    uint64_t found = 0;
-    struct stat st;
-
-    return it->mapped_is_known && list_hugepages(it, &found) &&
-           (map->fd < 0 ||
-            (COUNT(map, fstat(map->fd, &st)) == 0 &&
-             (uint64_t)st.st_blocks * 512 == (map->shared ? found : 0)));
-}
-
-/* A file without holes: no need to ask for each page */
-static bool hugetlb_is_full(const PrimMap *map)
-{
-    struct stat st;
-
-    return map->shared && map->fd >= 0 &&
-           COUNT(map, fstat(map->fd, &st)) == 0 &&
-           (uint64_t)st.st_blocks * 512 == (uint64_t)st.st_size;
-}
-
-static bool hugetlb_data(PrimDataIter *it, uint64_t offset)
-{
-    return (it->mapped_is_known && prim_hugepage_mapped(it->map, offset)) ||
-           hugepage_has_content(it->map, offset);
-}
-
-static bool next_by_hugepage(PrimDataIter *it, uint64_t *start, uint64_t *end)
-{
-    uint64_t size = it->map->page_size;
-    uint64_t at = it->pos - it->pos % size;
-
-    while (at < it->to && !hugetlb_data(it, at)) {
-        at += size;
-    }
-    if (at >= it->to) {
-        return false;
-    }
-    *start = at < it->pos ? it->pos : at;
-    do {
-        at += size;
-    } while (at < it->to && hugetlb_data(it, at));
-    *end = at < it->to ? at : it->to;
-    it->pos = *end;
-    return true;
-}
-
 bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
                      PrimBacking backing, uint64_t from, uint64_t to)
 {
@@ -425,14 +289,12 @@ bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
     it->buf_first = it->buf_len = 0;
     it->next = next_is_all;
     if (prim_is_hugetlb(map)) {
-        if (hugetlb_is_full(map)) {
-            return true;
-        }
-        it->mapped_is_known = !map->shared || mincore_tells(map);
-        it->next = list_hugetlb(it) ? next_by_list : next_by_hugepage;
-    } else if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
+        prim_data_begin_hugetlb(it);
+        return true;
+    }
+    if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
         it->next = map->len == to && !from && is_shmem(map->fd) &&
-                   list_shared_file(it) ? next_by_list : next_by_seek;
+                   list_shared_file(it) ? prim_data_next_by_list : next_by_seek;
     } else if (backing == PRIM_PRIVATE_ZERO) {
         begin_page_table(it);
     }

@@ -12,6 +12,11 @@
 #include <emmintrin.h>
 #endif
 
+bool prim_is_on_hugetlbfs(int fd)
+{
+    return prim_file_system(fd) == PRIM_HUGETLBFS_MAGIC;
+}
+
 /*
  * Only memory file systems count their blocks exactly (pages in swap
  * included): others may hold bytes that st_blocks does not show yet.

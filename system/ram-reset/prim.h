@@ -78,6 +78,9 @@ typedef struct PrimFresh {
     int fd;
 } PrimFresh;
 
+/* Whether @fd is on hugetlbfs, which has nothing but hugepages */
+bool prim_is_on_hugetlbfs(int fd);
+
 /* Whether @fd is a memfd, a file that never had a name in a file system */
 bool prim_is_memfd(int fd);
 
@@ -168,7 +171,7 @@ bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
 
 /*
- * Whether our page table has the hugepage at @offset; true if in blocker, and
+ * Whether our page table has the hugepage at @offset; true if in doubt, and
  * wherever the file is not one that we might write to by its name.
  */
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);
