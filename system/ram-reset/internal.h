@@ -93,14 +93,6 @@ const char *ram_reset_id(RamReset *rr);
 /* How many threads may clear memory for @rr, at least 1 */
 unsigned ram_reset_threads(RamReset *rr);
 
-/* remap.c */
-
-/* What QEMU has mapped for @blk, which may be more than is in use */
-PrimMap ram_reset_block_whole_map(const RamResetBlock *blk);
-
-/* All that ram_block_add() and a memory backend have asked of the kernel */
-void ram_reset_advise_as_before(RAMBlock *rb, const PrimMap *map);
-
 /* threads.c */
 
 /* Call @func with @opaque in @nr threads at once, at least in this one */

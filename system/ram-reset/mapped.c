@@ -5,8 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "qapi/error.h"
-#include "qemu/error-report.h"
+#include "system/ram-reset/block/fresh.h"
 #include "mapped.h"
 #include "mappedruns.h"
 #include "smallpages.h"
@@ -61,21 +60,11 @@ static void note(const RamResetBlock *blk, int fd, const GArray *runs)
     mapped_runs_add(blk->rb->host, blk->rb, fd, runs);
 }
 
-/* Whether fresh memory may take the place of what @blk has */
-static bool may_replace(const RamResetBlock *blk, Error **errp)
+char *ram_reset_map_refusal(const RamResetBlock *blk,
+                            const RamResetOverlay *from)
 {
-    return ram_reset_class(TYPE_RAM_RESET_REMAP)->supports(blk->owner, blk,
-                                                           errp);
-}
-
-char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
-                            unsigned nr)
-{
-    const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
     HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
     const char *reason = ram_reset_block_refusal(blk->rb);
-    Error *err = NULL;
-    char *text;
 
     if (reason) {
         return g_strdup(reason);
@@ -88,39 +77,26 @@ char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
     } else if (blk->map.shared || blk->map.fd >= 0) {
         reason = "it is not private anonymous memory";
     } else if (blk->map.page_size != qemu_real_host_page_size() ||
-               f->page_size % qemu_real_host_page_size()) {
+               from->page_size % qemu_real_host_page_size()) {
         reason = "its pages have another size";
     } else if (ram_reset_block_is_preallocated(blk)) {
         reason = "it is preallocated";
-    } else if (b->runs->len > TEMPLATE_FILE_RUNS) {
+    } else if (from->runs->len > MAPPED_RUNS_MAX) {
         reason = "what the snapshot has lies too scattered";
-    } else if (template_file_is_hugetlb(f)) {
+    } else if (prim_is_on_hugetlbfs(from->fd)) {
         reason = "the template is on hugetlbfs, of which a whole hugepage "
                  "would be copied for a byte";
     }
-    if (reason || may_replace(blk, &err)) {
-        return g_strdup(reason);
-    }
-    text = g_strdup(error_get_pretty(err));
-    error_free(err);
-    return text;
-}
-
-static void die_without_memory(const char *name)
-{
-    error_report("RAM block '%s' could not be mapped again, the host has no "
-                 "memory left", name);
-    exit(1);
+    return reason ? g_strdup(reason) : ram_reset_fresh_refusal(blk);
 }
 
 /* A reset by fresh memory, whatever the block's own strategy is */
 static int replace(RamResetBlock *blk)
 {
-    RamResetClass *remap = ram_reset_class(TYPE_RAM_RESET_REMAP);
     int ret;
 
     replacing = blk->rb->host;
-    ret = remap->zero(blk->owner, blk, 0, blk->map.len);
+    ret = ram_reset_fresh(blk);
     replacing = NULL;
     if (ret >= 0) {
         forget(blk->rb->host);
@@ -128,9 +104,8 @@ static int replace(RamResetBlock *blk)
     return ret;
 }
 
-int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
+int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
 {
-    const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
     PrimMap map = ram_reset_block_whole_map(blk);
     int ret = replace(blk);
 
@@ -138,23 +113,27 @@ int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr)
         return ret;
     }
     /* From now on, so that a failure leaves no mapping that is not known */
-    note(blk, f->fd, b->runs);
-    ret = prim_overlay(&map, f->fd, b->offset, (PrimRange *)b->runs->data,
-                       b->runs->len);
+    note(blk, from->fd, from->runs);
+    ret = prim_overlay(&map, from->fd, from->offset,
+                       (PrimRange *)from->runs->data, from->runs->len);
     if (ret == -EFAULT) {
-        die_without_memory(blk->info->name);
+        ram_reset_die_without_memory(blk->info->name);
     }
     ram_reset_advise_as_before(blk->rb, &map);
     ram_reset_small_pages(blk->rb);
-    trace_ram_reset_map(blk->info->name, b->runs->len, ret);
+    trace_ram_reset_map(blk->info->name, from->runs->len, ret);
     return ret;
 }
 
 void ram_reset_unmap(RamResetBlock *blk)
 {
-    if (blk->owner && mapped_runs_known(blk->rb->host, blk->rb) &&
-        may_replace(blk, NULL)) {
-        replace(blk);
+    g_autofree char *refusal = NULL;
+
+    if (blk->owner && mapped_runs_known(blk->rb->host, blk->rb)) {
+        refusal = ram_reset_fresh_refusal(blk);
+        if (!refusal) {
+            replace(blk);
+        }
     }
 }
 
@@ -183,7 +162,7 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
         return false;
     }
     if (ret == -EFAULT) {
-        die_without_memory(rb->idstr);
+        ram_reset_die_without_memory(rb->idstr);
     }
     if (ret < 0) {
         memset(rb->host + start, 0, len);

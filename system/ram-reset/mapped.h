@@ -8,17 +8,16 @@
 #define RAM_RESET_MAPPED_H
 
 #include "internal.h"
-#include "templatefile.h"
 
 /*
  * What a snapshot has of a block can be a private mapping of a template: it
  * is read by nobody before the guest does, and copied page by page when it is
  * written to.  Everything else of the block is anonymous memory as before.
  *
- * What is discarded there would not read zero, but show the template.  So such a
- * block counts as PRIM_PRIVATE_FILE, ram_reset_find_data() knows of it, and
- * discards are made by ram_reset_discard().  Before a reset it becomes anonymous
- * memory once more.
+ * What is discarded there would not read zero, but show the template.  So such
+ * a block counts as PRIM_PRIVATE_FILE, ram_reset_find_data() knows of it, and
+ * discards are made by ram_reset_discard().  Before a reset it becomes
+ * anonymous memory once more.
  *
  * The rest has base pages at first, see smallpages.h.
  *
@@ -26,15 +25,26 @@
  * mappedruns.h.
  */
 
+/*
+ * @fd: the file, in which the block begins at @offset; @page_size: what the
+ * runs are in units of; @runs: of PrimRange, what the file has of the block
+ */
+typedef struct RamResetOverlay {
+    int fd;
+    uint64_t offset;
+    size_t page_size;
+    const GArray *runs;
+} RamResetOverlay;
+
 /* Why @blk cannot be mapped like that, a sentence to be freed; NULL if it can */
-char *ram_reset_map_refusal(const RamResetBlock *blk, const TemplateFile *f,
-                            unsigned nr);
+char *ram_reset_map_refusal(const RamResetBlock *blk,
+                            const RamResetOverlay *from);
 
 /*
- * Make @blk block @nr of @f.  0, or -errno; the block then has anything, and may
- * be mapped in part, until ram_reset_begin() makes it zero.
+ * Do it.  0, or -errno; the block then has anything, and may be mapped in part,
+ * until ram_reset_begin() makes it zero.
  */
-int ram_reset_map(RamResetBlock *blk, const TemplateFile *f, unsigned nr);
+int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from);
 
 /* Have anonymous memory for @blk again; it reads zero, unless that is refused */
 void ram_reset_unmap(RamResetBlock *blk);

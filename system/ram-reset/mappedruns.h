@@ -12,6 +12,9 @@
 #include <stdint.h>
 #include "prim.h"
 
+/* Each is a mapping, of which a process has a limited number */
+#define MAPPED_RUNS_MAX 1024
+
 /*
  * A block goes by its address in this process, and bytes count from there.
  * @rb, which nobody looks into, tells it from another one that has been mapped

@@ -6,46 +6,13 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "qemu/error-report.h"
-#include "qemu/madvise.h"
-#include "qemu/mmap-alloc.h"
-#include "hw/boards.h"
-#include "system/qtest.h"
+#include "system/ram-reset/block/fresh.h"
 #include "internal.h"
-
-PrimMap ram_reset_block_whole_map(const RamResetBlock *blk)
-{
-    PrimMap map = blk->map;
-
-    map.len = ROUND_UP(blk->rb->max_length, map.page_size);
-    return map;
-}
-
-static char *refusal(const RamResetBlock *blk)
-{
-    const char *reason = ram_reset_block_pin_reason(blk);
-
-    if (!reason && ram_reset_block_has_preallocated_parts(blk)) {
-        reason = "parts of it are preallocated by virtio-mem";
-    }
-    if (!reason && blk->rb->flags & RAM_NAMED_FILE) {
-        reason = "its file has a name, by which others may use it";
-    }
-    if (!reason && blk->map.fd >= 0 && !prim_is_memfd(blk->map.fd)) {
-        reason = "its file is not a memfd";
-    }
-    if (!reason && !blk->map.shared &&
-        blk->map.page_size > qemu_real_host_page_size()) {
-        reason = "fresh private hugepages would have to be reserved beside "
-                 "the old ones";
-    }
-    return reason ? g_strdup(reason) : ram_reset_block_external_user(blk);
-}
 
 static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
                            Error **errp)
 {
-    g_autofree char *reason = refusal(blk);
+    g_autofree char *reason = ram_reset_fresh_refusal(blk);
 
     if (reason) {
         error_setg(errp, "%s", reason);
@@ -53,81 +20,10 @@ static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
     return !reason;
 }
 
-static void advise(const PrimMap *map, int advice)
-{
-    ++*map->calls;
-    /* Refused advice is no failure, neither was it when RAM was made */
-    qemu_madvise(map->host, map->len, advice);
-}
-
-void ram_reset_advise_as_before(RAMBlock *rb, const PrimMap *map)
-{
-    HostMemoryBackend *backend = ram_reset_block_backend(rb);
-    bool merge = backend ? backend->merge
-                         : map->fd < 0 && machine_mem_merge(current_machine);
-    bool dump = machine_dump_guest_core(current_machine) &&
-                (!backend || backend->dump);
-
-    if (merge) {
-        advise(map, QEMU_MADV_MERGEABLE);
-    }
-    if (!dump) {
-        advise(map, QEMU_MADV_DONTDUMP);
-    }
-    advise(map, QEMU_MADV_HUGEPAGE);
-    if (!qtest_enabled()) {
-        advise(map, QEMU_MADV_DONTFORK);
-    }
-}
-
-static int preallocate(const RamResetBlock *blk)
-{
-    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
-    Error *err = NULL;
-
-    if (!qemu_prealloc_mem(blk->map.fd, (char *)blk->map.host,
-                           memory_region_size(blk->rb->mr),
-                           backend->prealloc_threads,
-                           backend->prealloc_context, false, &err)) {
-        warn_report_err(err);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
 static int remap_zero(RamReset *rr, RamResetBlock *blk,
                       uint64_t start, uint64_t len)
 {
-    PrimMap map = ram_reset_block_whole_map(blk);
-    RAMBlock *rb = blk->rb;
-    PrimFresh fresh;
-    int ret;
-
-    if (start || len != blk->map.len) {
-        return -EINVAL;
-    }
-    ret = prim_fresh_map(&map, &fresh);
-    if (ret < 0) {
-        return ret;
-    }
-    /* Block drivers may have registered the memory, with its file */
-    ram_block_notify_remove(rb->host, rb->used_length, rb->max_length);
-    ret = prim_fresh_swap(&map, &fresh);
-    if (ret == -EFAULT) {
-        error_report("RAM block '%s' could not be mapped again, the host has "
-                     "no memory left", blk->info->name);
-        exit(1);
-    }
-    ram_block_notify_add(rb->host, rb->used_length, rb->max_length);
-    ram_reset_advise_as_before(rb, &map);
-    if (!ret && ram_reset_block_is_preallocated(blk)) {
-        ret = preallocate(blk);
-    }
-    if (!ret) {
-        blk->info->zeroed_bytes += len;
-        blk->info->discarded_pages += len >> qemu_target_page_bits();
-    }
-    return ret;
+    return start || len != blk->map.len ? -EINVAL : ram_reset_fresh(blk);
 }
 
 static void remap_class_init(ObjectClass *oc, RamResetClassData *data)

@@ -9,8 +9,6 @@
 #endif
 #include "templatefile-internal.h"
 
-#define HUGETLBFS   0x958458f6
-
 /* The smallest gap that is worth a mapping of its own, in pages */
 #define FIRST_GAP   16
 
@@ -121,18 +119,6 @@ uint64_t template_file_room(const TemplateFile *f, unsigned nr)
 
     return (last ? f->size : template_file_block(f, nr + 1)->offset) -
            template_file_block(f, nr)->offset;
-}
-
-bool template_file_is_on_hugetlbfs(int fd)
-{
-    struct statfs fs;
-
-    return fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type == HUGETLBFS;
-}
-
-bool template_file_is_hugetlb(const TemplateFile *f)
-{
-    return f->fd >= 0 && template_file_is_on_hugetlbfs(f->fd);
 }
 
 /* The index */

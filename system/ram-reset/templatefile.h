@@ -10,6 +10,7 @@
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "mappedruns.h"
 #include "prim.h"
 
 /*
@@ -38,7 +39,7 @@
  * Runs of a block are joined until there are no more than this, or it would
  * get too large
  */
-#define TEMPLATE_FILE_RUNS  1024
+#define TEMPLATE_FILE_RUNS  MAPPED_RUNS_MAX
 
 /*
  * @len: bytes, a multiple of the page size; @offset: where in the file it
@@ -89,9 +90,6 @@ uint64_t template_file_content(const TemplateFile *f);
 
 /* Bytes from where block @nr begins to where the next one does */
 uint64_t template_file_room(const TemplateFile *f, unsigned nr);
-
-/* Whether it is open, and its file system has nothing but hugepages */
-bool template_file_is_hugetlb(const TemplateFile *f);
 
 /* The name of the file for @identity, to be freed */
 char *template_file_name(const char *identity);

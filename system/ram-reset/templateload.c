@@ -69,6 +69,16 @@ static bool is_left_out(RAMBlock *rb)
     return is_ignored(rb) || is_small(rb) || (done && done->info);
 }
 
+static RamResetOverlay overlay_of(const TemplateFile *f, int nr)
+{
+    const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
+
+    return (RamResetOverlay) {
+        .fd = f->fd, .offset = b->offset, .page_size = f->page_size,
+        .runs = b->runs,
+    };
+}
+
 static void map_blocks(const TemplateFile *f)
 {
     unsigned nr;
@@ -78,15 +88,15 @@ static void map_blocks(const TemplateFile *f)
         RamResetBlock *blk = &blocks[i];
         Done done = { .rb = blk->rb };
         int64_t before = get_clock();
-        int nr_in_file;
+        RamResetOverlay from;
 
         if (!blk->map.len || is_ignored(blk->rb) || is_small(blk->rb)) {
             continue;
         }
-        nr_in_file = ram_reset_template_block(f, blk->rb->idstr);
-        done.refusal = ram_reset_map_refusal(blk, f, nr_in_file);
+        from = overlay_of(f, ram_reset_template_block(f, blk->rb->idstr));
+        done.refusal = ram_reset_map_refusal(blk, &from);
         if (!done.refusal) {
-            done.ret = ram_reset_map(blk, f, nr_in_file);
+            done.ret = ram_reset_map(blk, &from);
         }
         if (!done.refusal && !done.ret) {
             done.info = g_new0(RamResetBlockInfo, 1);

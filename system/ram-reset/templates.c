@@ -11,7 +11,6 @@
 #include "qemu/timer.h"
 #include "system/system.h"
 #include "system/ram-reset/block/find-data.h"
-#include "mapped.h"
 #include "mappedruns.h"
 #include "template.h"
 #include "templates.h"

@@ -132,7 +132,7 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
     if (ftruncate(out->fd, f->size) < 0) {
         return false;
     }
-    if (template_file_is_on_hugetlbfs(out->fd)) {
+    if (prim_is_on_hugetlbfs(out->fd)) {
         out->unit = fs.f_bsize;
         out->window = mmap(NULL, f->size, PROT_READ | PROT_WRITE,
                            MAP_SHARED | MAP_NORESERVE, out->fd, 0);
