@@ -6,7 +6,8 @@
 
 #include "qemu/osdep.h"
 #include "block/block.h"
-#include "system/ram-reset.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "migration.h"
 #include "options.h"

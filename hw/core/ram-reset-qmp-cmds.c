@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/qapi-commands-ram-reset.h"
 #include "migration/ram-reset.h"
+#include "system/ram-reset-load.h"
 
 RamResetInfo *qmp_query_ram_reset(Error **errp)
 {

@@ -9,6 +9,7 @@
 
 #include "block/snapshot.h"
 #include "migration/qemu-file-types.h"
+#include "qapi/qapi-types-ram-reset.h"
 #include "system/ram-reset.h"
 
 /**

@@ -9,8 +9,8 @@
 #include "qemu/bitmap.h"
 #include "qemu/rcu.h"
 #include "exec/ram_addr.h"
-#include "system/ram-reset.h"
 #include "system/ram-reset-compat.h"
+#include "system/ram-reset-rewind.h"
 #include "system/kvm.h"
 #ifdef CONFIG_KVM
 #include "system/kvm_int.h"

@@ -8,9 +8,10 @@
 #define RAM_RESET_INTERNAL_H
 
 #include "qemu/units.h"
-#include "system/ram-reset.h"
-#include "system/ram-reset-compat.h"
 #include "system/hostmem.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset-object.h"
 #include "prim.h"
 #include "zeromap.h"
 

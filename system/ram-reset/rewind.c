@@ -18,6 +18,7 @@
 #include "hw/core/cpu.h"
 #include "hw/qdev-core.h"
 #include "qobject/qdict.h"
+#include "system/ram-reset-rewind.h"
 #include "system/system.h"
 #include "calibrate.h"
 #include "choice.h"

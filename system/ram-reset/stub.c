@@ -5,7 +5,9 @@
  */
 
 #include "qemu/osdep.h"
-#include "system/ram-reset.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
 
 bool ram_reset_running;
 bool ram_reset_dirty_bits_taken;

@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_TEMPLATES_H
 #define RAM_RESET_TEMPLATES_H
 
+#include "system/ram-reset-template.h"
 #include "internal.h"
 #include "templatefile.h"
 

@@ -1,0 +1,112 @@
+/*
+ * RAM reset: the contract of a strategy
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SYSTEM_RAM_RESET_OBJECT_H
+#define SYSTEM_RAM_RESET_OBJECT_H
+
+#include "qapi/qapi-types-ram-reset.h"
+#include "qemu/notify.h"
+#include "qom/object.h"
+
+/*
+ * A ram-reset object names a strategy, its QOM type, for making RAM blocks
+ * zero.
+ */
+
+#define TYPE_RAM_RESET "ram-reset"
+OBJECT_DECLARE_TYPE(RamReset, RamResetClass, RAM_RESET)
+
+#define TYPE_RAM_RESET_AUTO    "ram-reset-auto"
+#define TYPE_RAM_RESET_MEMSET  "ram-reset-memset"
+#define TYPE_RAM_RESET_MADVISE "ram-reset-madvise"
+#define TYPE_RAM_RESET_REMAP   "ram-reset-remap"
+#define TYPE_RAM_RESET_HUGEFILE "ram-reset-hugefile"
+
+typedef struct RamResetBlock RamResetBlock;
+
+/**
+ * RamResetClass: one strategy
+ *
+ * @supports: Whether this strategy can make @blk zero.  Called by
+ *     ram_reset_begin() at every load, since the answer may change (memory
+ *     pinned by a new device, a file written to).  Must change nothing.
+ *     False with @errp set to the reason, a sentence for query-ram-reset;
+ *     the block is then cleared in place by ram-reset-memset.
+ *
+ * @late: The strategy keeps pages, so that what the snapshot overwrites need
+ *     not be zero before.  @zero is then called when RAM has been loaded, and
+ *     leaves alone all pages that are not in @blk->known any more.  Where the
+ *     caller does not tell of all pages, or nothing can be known, it is called
+ *     before all the same.
+ *
+ * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
+ *     @blk->info's counters.  @start and @len are multiples of the block's
+ *     page size, except that the range may end at its used_length.
+ *     Called only for blocks that @supports accepted, and then once a load,
+ *     or for some parts of them.
+ *     0, or -errno: the range is then cleared in place.
+ *
+ * @plan: For strategies that leave the work to others: fill in @blk->parts, and
+ *     the strategy and reason in @blk->info.  Called after @supports, at every
+ *     load.  May be NULL, and then @zero must not be.
+ *
+ * @loaded: A snapshot has been loaded, and @blk is what @plan and the load have
+ *     made of it.  May be NULL.
+ *
+ * @check: Whether @rr's properties go together; called when the object is
+ *     made, and when the machine is.  May be NULL.
+ *
+ * @machine_ready: The machine has been made, with all the RAM that it has to
+ *     begin with.  May be NULL.
+ *
+ * @memdev_comes_later: The memory backend is to be made after the object.
+ *
+ * @query: Add to @info what there is to say of @rr alone.  May be NULL.
+ */
+struct RamResetClass {
+    ObjectClass parent_class;
+
+    bool late, memdev_comes_later;
+    bool (*check)(RamReset *rr, Error **errp);
+    void (*machine_ready)(RamReset *rr);
+    void (*query)(RamReset *rr, RamResetObjectInfo *info);
+    bool (*supports)(RamReset *rr, const RamResetBlock *blk, Error **errp);
+    void (*plan)(RamReset *rr, RamResetBlock *blk);
+    int (*zero)(RamReset *rr, RamResetBlock *blk, uint64_t start, uint64_t len);
+    void (*loaded)(RamReset *rr, const RamResetBlock *blk);
+};
+
+/**
+ * RamReset: an instance, made by -object or object-add
+ *
+ * @memdev: id of the one memory backend to reset; NULL for every block that
+ *     no other object claims by name
+ * @verify: compare RAM with the snapshot after each load
+ * @rewind: keep what a snapshot has, to undo only what has changed since
+ * @rewind_limit: bytes to keep for all blocks, at most; 0: as many as it takes
+ * @template_dir: path of the directory where templates are kept; NULL for none
+ * @template_fd: that directory; -1 if there is none
+ * @template_limit: bytes that all templates there may have; 0: half of the file
+ *     system
+ * @threads: for clearing in place; 0: one per host CPU, at most 8
+ * @completed: memdev has been checked and cannot be set any more
+ * @warned: a failure of the strategy has been reported
+ */
+struct RamReset {
+    Object parent;
+
+    char *memdev;
+    bool verify, rewind;
+    uint64_t rewind_limit;
+    char *template_dir;
+    int template_fd;
+    uint64_t template_limit;
+    uint32_t threads;
+    bool completed, warned;
+    Notifier machine_done;
+};
+
+#endif

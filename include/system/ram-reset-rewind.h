@@ -1,0 +1,92 @@
+/*
+ * RAM reset: going back by undoing what has changed
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SYSTEM_RAM_RESET_REWIND_H
+#define SYSTEM_RAM_RESET_REWIND_H
+
+#include "qapi/qapi-types-ram-reset.h"
+#include "system/ram-reset.h"
+
+/*
+ * For objects with rewind=on.  Whoever knows that RAM is what a snapshot has
+ * calls ram_reset_take_baseline().  When RAM is to be that once more and there
+ * is no blocker, ram_reset_rewind() takes the place of ram_reset_begin() and of
+ * all of the loading, and ram_reset_finish() follows.
+ *
+ * All functions are called with the BQL held.
+ */
+
+/**
+ * ram_reset_slots_change: tell that a load begins or has ended to remap memory
+ *
+ * @change: it begins.  Guest RAM is then not to be cleared in any dirty log but
+ * by ram_reset_rewind(), and vCPUs are stopped, until it has ended.
+ */
+void ram_reset_slots_change(bool change);
+
+/**
+ * ram_reset_rewind_wanted: whether any object has rewind=on
+ */
+bool ram_reset_rewind_wanted(void);
+
+/**
+ * ram_reset_take_baseline: keep a copy of RAM, and track what is written from
+ * now on
+ *
+ * @ignored: as for ram_reset_begin()
+ * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
+ *     or will map it anew
+ *
+ * vCPUs stopped, I/O drained; between ram_reset_complete_zeroing() and
+ * ram_reset_finish(), or outside of a reset.  The baseline before it is lost.
+ *
+ * Returns: false if no object wants it, or if it is impossible, which is warned
+ *     of once
+ */
+bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded);
+
+/**
+ * ram_reset_forget_baseline: RAM must not be rewound any more
+ *
+ * @why: a sentence for the user; not used if there was no baseline
+ */
+void ram_reset_forget_baseline(const char *why);
+
+/**
+ * ram_reset_no_baseline: the same, and @why is the reason in any case
+ */
+void ram_reset_no_baseline(const char *why);
+
+/**
+ * ram_reset_stop_tracking: somebody else will use the dirty log, and expects
+ * that it starts it.  The baseline is forgotten.
+ */
+void ram_reset_stop_tracking(void);
+
+/**
+ * ram_reset_rewind_blocker: why ram_reset_rewind() must not be called
+ *
+ * Returns: NULL if it may be, otherwise a sentence, valid until the next call
+ */
+const char *ram_reset_rewind_blocker(void);
+
+/**
+ * ram_reset_rewind: make RAM what the baseline has
+ *
+ * As for ram_reset_begin(), but all is done at once.
+ */
+void ram_reset_rewind(void);
+
+/* Set when somebody clears bits of the dirty log that are ours, any thread */
+extern bool ram_reset_dirty_bits_taken;
+
+/**
+ * ram_reset_query_rewind: what there is to say of the baseline, owned by the
+ * caller; NULL unless an object has rewind=on
+ */
+RamResetRewindInfo *ram_reset_query_rewind(void);
+
+#endif
