@@ -43,7 +43,7 @@ static struct {
     char *tag;
     QEMUSnapshotInfo sn;
     bool rewound, skipped;
-    char *blocker;                /* why it was not, with rewind=on */
+    char *blocker;              /* why it was not, with rewind=on */
     char *identity;             /* that its template has; NULL if none may */
     bool from_template;
     int64_t skip_to;            /* RAM's end, if it need not be loaded */
@@ -60,7 +60,7 @@ static struct {
     bool last_section, completed, verified;
     /* When each phase ended, 0 if it has not */
     int64_t start, checked, reverted, was_reset, zeroed, ram_loaded;
-    int64_t settling;           /* how long it took, part of making RAM zero */
+    int64_t completing;         /* how long it took, part of making RAM zero */
 } load;
 
 static uint64_t loads, failed_loads, rewinds;
@@ -316,20 +316,20 @@ void ram_reset_load_begin(BlockDriverState *bs)
             ram_reset_rewind();
             load.rewound = true;
             load.skip_to = ram_reset_snapshot_ram_end();
-            load.completed = now();
+            load.zeroed = now();
             return;
         }
         ram_reset_no_baseline("a whole load has begun, and has not succeeded");
     }
     ram_reset_template_close();
     if (ram_reset_templates_wanted() && load_template(bs)) {
-        load.completed = now();
+        load.zeroed = now();
         return;
     }
     /* Pages of a mapped-ram snapshot are not records that we are told of */
     ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram(),
                     load.state_size);
-    load.completed = now();
+    load.zeroed = now();
 }
 
 void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
@@ -443,7 +443,7 @@ void ram_reset_load_ram_done(int ret)
         int64_t before = now();
 
         ram_reset_complete_zeroing();
-        load.settling = now() - before;
+        load.completing = now() - before;
         load.completed = true;
     }
     if (ret) {
@@ -506,9 +506,9 @@ bool ram_reset_load_end(int ret, Error **errp)
     info->phases->check = phase(load.start, load.checked);
     info->phases->disk_revert = phase(load.checked, load.reverted);
     info->phases->system_reset = phase(load.reverted, load.was_reset);
-    info->phases->ram_reset = phase(load.was_reset, load.completed) +
-                              load.settling;
-    info->phases->ram_load = phase(load.completed + load.settling,
+    info->phases->ram_reset = phase(load.was_reset, load.zeroed) +
+                              load.completing;
+    info->phases->ram_load = phase(load.zeroed + load.completing,
                                    load.ram_loaded);
     info->phases->device_load = phase(load.ram_loaded, end);
     info->phases->total = end - load.start;
