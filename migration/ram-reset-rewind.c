@@ -14,60 +14,39 @@
 #include "qemu-file.h"
 #include "ram.h"
 #include "savevm.h"
+#include "ram-reset-identity.h"
 #include "ram-reset-rewind.h"
 #include "ram-reset-stream.h"
 
-/* So many may be kept for nothing, running */
+/* How many baselines in a row may be wasted, that is, never rewound to */
 #define MAX_WASTED 2
 
-typedef struct Snapshot {
-    char *node;
-    QEMUSnapshotInfo sn;
-} Snapshot;
-
-/* The snapshot whose content is kept, if ram_reset_rewind_blocker() has none */
+/* What RAM's baseline is of, if ram_reset_rewind_blocker() returns NULL */
 static struct {
-    Snapshot snapshot;
+    char *key;                  /* of the snapshot; NULL if there is none */
+    char *tag;
     bool ignore_shared, used;
     int64_t ram_end;
-} kept;
+} baseline;
 
-static Snapshot last;           /* loaded or saved */
-static unsigned wasted;         /* that nobody went back to, running */
+static char *last;              /* key of what was loaded or saved last */
+static unsigned wasted;         /* baselines, in a row */
 
-/* A snapshot that is saved anew gets another id, or another date */
-static bool same(const Snapshot *s, BlockDriverState *bs,
-                 const QEMUSnapshotInfo *sn)
-{
-    return !g_strcmp0(bdrv_get_node_name(bs), s->node) &&
-           !strcmp(sn->id_str, s->sn.id_str) && !strcmp(sn->name, s->sn.name) &&
-           sn->vm_state_size == s->sn.vm_state_size &&
-           sn->date_sec == s->sn.date_sec &&
-           sn->date_nsec == s->sn.date_nsec &&
-           sn->vm_clock_nsec == s->sn.vm_clock_nsec &&
-           sn->icount == s->sn.icount;
-}
-
-static void set(Snapshot *s, BlockDriverState *bs, const QEMUSnapshotInfo *sn)
-{
-    g_free(s->node);
-    s->node = g_strdup(bdrv_get_node_name(bs));
-    s->sn = *sn;
-}
-
-const char *ram_reset_snapshot_blocker(BlockDriverState *bs,
-                                       const QEMUSnapshotInfo *sn)
+const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
+                                              const QEMUSnapshotInfo *sn)
 {
     const char *blocker = ram_reset_rewind_blocker();
+    g_autofree char *key = NULL;
 
     if (blocker) {
         return blocker;
     }
-    if (!same(&kept.snapshot, bs, sn)) {
+    key = ram_reset_snapshot_key(bs, sn);
+    if (g_strcmp0(key, baseline.key)) {
         return "RAM is not what this snapshot has, another one has been "
                "loaded or saved";
     }
-    if (kept.ignore_shared != migrate_ignore_shared()) {
+    if (baseline.ignore_shared != migrate_ignore_shared()) {
         return "migration capability 'x-ignore-shared' has been changed";
     }
     if (migrate_mapped_ram()) {
@@ -100,59 +79,67 @@ static void watch_migration(void)
 }
 
 /*
- * To keep what a load has read takes about as long as to read it, which is in
- * vain where snapshots take turns.
+ * To copy what a load has read takes about as long as to read it, which is
+ * wasted where snapshots take turns.
  */
-static bool is_worth_keeping(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+static bool is_worth_a_baseline(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn)
 {
-    bool again = same(&last, bs, sn);
+    g_autofree char *key = ram_reset_snapshot_key(bs, sn);
+    bool again = !g_strcmp0(key, last);
 
-    if (kept.snapshot.node) {
-        wasted = kept.used ? 0 : wasted + 1;
-        g_clear_pointer(&kept.snapshot.node, g_free);
+    if (baseline.key) {
+        wasted = baseline.used ? 0 : wasted + 1;
+        g_clear_pointer(&baseline.key, g_free);
     }
-    set(&last, bs, sn);
+    g_free(last);
+    last = g_steal_pointer(&key);
     return again || wasted < MAX_WASTED;
 }
 
-static void keep(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                 int64_t ram_end, bool loaded)
+static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                          int64_t ram_end, bool loaded)
 {
     watch_migration();
     if (!ram_reset_take_baseline(migrate_ram_is_ignored, loaded)) {
         return;
     }
     if (ram_end <= 0) {
-        ram_reset_forget_baseline("in the snapshot, RAM lies between other things");
+        ram_reset_forget_baseline("in the snapshot, RAM lies between other "
+                                  "things");
         return;
     }
-    set(&kept.snapshot, bs, sn);
-    kept.ignore_shared = migrate_ignore_shared();
-    kept.used = false;
-    kept.ram_end = ram_end;
+    g_free(baseline.key);
+    g_free(baseline.tag);
+    baseline.key = ram_reset_snapshot_key(bs, sn);
+    baseline.tag = g_strdup(sn->name);
+    baseline.ignore_shared = migrate_ignore_shared();
+    baseline.used = false;
+    baseline.ram_end = ram_end;
 }
 
-void ram_reset_snapshot_loaded(BlockDriverState *bs,
-                               const QEMUSnapshotInfo *sn, int64_t ram_end)
+void ram_reset_baseline_of_load(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn, int64_t ram_end)
 {
-    if (is_worth_keeping(bs, sn) || ram_reset_has_template()) {
-        keep(bs, sn, ram_end, true);
+    if (is_worth_a_baseline(bs, sn) || ram_reset_has_template()) {
+        take_baseline(bs, sn, ram_end, true);
     } else {
-        ram_reset_no_baseline("snapshots have been loaded in turn, and what "
-                              "was kept of them was of no use");
+        ram_reset_no_baseline("snapshots have been loaded in turn, and their "
+                              "baselines were wasted");
     }
 }
 
-void ram_reset_snapshot_saved(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                              int64_t ram_end)
+void ram_reset_baseline_of_save(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn, int64_t ram_end)
 {
-    set(&last, bs, sn);
-    keep(bs, sn, ram_end, false);
+    g_free(last);
+    last = ram_reset_snapshot_key(bs, sn);
+    take_baseline(bs, sn, ram_end, false);
 }
 
-const char *ram_reset_snapshot_of_baseline(void)
+const char *ram_reset_baseline_tag(void)
 {
-    return ram_reset_rewind_blocker() ? NULL : kept.snapshot.sn.name;
+    return ram_reset_rewind_blocker() ? NULL : baseline.tag;
 }
 
 int64_t ram_reset_file_position(QEMUFile *f)
@@ -166,10 +153,10 @@ int64_t ram_reset_file_position(QEMUFile *f)
     return qemu_get_offset(f) - RAM_STREAM_BUFFER;
 }
 
-int64_t ram_reset_snapshot_ram_end(void)
+int64_t ram_reset_baseline_use(void)
 {
-    kept.used = true;
-    return kept.ram_end;
+    baseline.used = true;
+    return baseline.ram_end;
 }
 
 bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end)

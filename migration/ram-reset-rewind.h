@@ -11,41 +11,55 @@
 #include "migration/qemu-file-types.h"
 
 /*
- * What is kept by ram_reset_take_baseline() is the content of one snapshot.  BQL held.
+ * With rewind=on, RAM has a baseline: the content of one snapshot, which
+ * ram_reset_take_baseline() has noted.  All of these need the BQL.
  */
 
-/*
- * Why the snapshot @sn in @bs has to be loaded as a whole, valid until the
- * next call; NULL if ram_reset_rewind() and ram_reset_snapshot_skip() will do.
+/**
+ * ram_reset_snapshot_rewind_blocker: why the snapshot @sn in @bs has to be
+ * loaded as a whole
+ *
+ * Returns: a sentence, valid until the next call; NULL if ram_reset_rewind()
+ *     makes RAM what @sn has
  */
-const char *ram_reset_snapshot_blocker(BlockDriverState *bs,
-                                       const QEMUSnapshotInfo *sn);
+const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
+                                              const QEMUSnapshotInfo *sn);
 
-/*
- * RAM is what @sn in @bs has, which was loaded as a whole, or saved.  It is
- * kept unless that is impossible; nor if loaded ones have been kept for
- * nothing, other than as templates.  With rewind=on only.
+/**
+ * ram_reset_baseline_of_load: RAM is what @sn in @bs has, which has been loaded
+ * as a whole
  *
  * @ram_end: where in the VM state the footer of RAM's last section is, with
- * nothing but RAM between that and its second; 0 if that is not so, or not
- * known, and then nothing is kept.
+ *     nothing but RAM between that and its second; 0 or less if that is not so,
+ *     or not known, and then there will be no baseline
+ *
+ * That is the baseline from now on, unless it cannot be taken, or those of
+ * the loads before have been wasted and this one has no template either.
  */
-void ram_reset_snapshot_loaded(BlockDriverState *bs,
-                               const QEMUSnapshotInfo *sn, int64_t ram_end);
-void ram_reset_snapshot_saved(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                              int64_t ram_end);
+void ram_reset_baseline_of_load(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn, int64_t ram_end);
 
-/*
- * That is @ram_end of what ram_reset_snapshot_blocker() had no blocker of; it is
- * going to be used.
+/**
+ * ram_reset_baseline_of_save: the same of @sn that has been saved, but that
+ * wasted ones do not matter
  */
-int64_t ram_reset_snapshot_ram_end(void);
+void ram_reset_baseline_of_save(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn, int64_t ram_end);
+
+/**
+ * ram_reset_baseline_use: RAM is going to be rewound to the baseline
+ *
+ * Returns: its @ram_end
+ */
+int64_t ram_reset_baseline_use(void);
+
+/**
+ * ram_reset_baseline_tag: the name of its snapshot; NULL if there is none
+ */
+const char *ram_reset_baseline_tag(void);
 
 /* Have @f, which is in RAM's second section, go on with that footer */
 bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end);
-
-/* The name of the snapshot that is kept; NULL if none is */
-const char *ram_reset_snapshot_of_baseline(void);
 
 /* Where in the VM state @f is; -1 if that cannot be told */
 int64_t ram_reset_file_position(QEMUFile *f);

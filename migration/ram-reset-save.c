@@ -24,7 +24,7 @@
 #include "options.h"
 #include "qemu-file.h"
 #include "ram.h"
-#include "ram-reset-check.h"
+#include "ram-reset-identity.h"
 #include "ram-reset-rewind.h"
 
 /* RAM_SAVE_FLAG_EOS */
@@ -104,14 +104,31 @@ static bool is_known_by_name(const DiskSnapshot *s)
            strcmp(bdrv_get_format_name(s->bs), "qcow2");
 }
 
-/* As they are going to be deleted */
+/* The one with shared RAM, and the one without */
+static void retire_templates_of(const DiskSnapshot *s)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        g_autofree char *identity = ram_reset_snapshot_identity(s->bs, &s->sn,
+                                                                shared);
+
+        if (identity) {
+            ram_reset_template_retire(identity);
+        }
+    }
+}
+
+/*
+ * These snapshots are going to be deleted, and their templates go with them.
+ * If one is not deleted after all, the next load makes new ones.
+ */
 static void retire_templates(const GArray *snapshots)
 {
-    for (unsigned i = 0; i < snapshots->len; i++) {
+    for (unsigned i = 0; ram_reset_templates_wanted() && i < snapshots->len;
+         i++) {
         DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
 
         if (s->sn.vm_state_size) {
-            ram_reset_retire_templates(s->bs, &s->sn);
+            retire_templates_of(s);
         }
     }
 }
@@ -276,7 +293,7 @@ static void keep_saved(BlockDriverState *bs, const char *name)
                                 migrate_ram_is_ignored);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_snapshot_saved(bs, &sn, saved_ram_end);
+        ram_reset_baseline_of_save(bs, &sn, saved_ram_end);
     }
 }
 

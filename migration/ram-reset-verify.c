@@ -11,8 +11,8 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "qemu-file.h"
-#include "ram-reset-check.h"
 #include "ram-reset-stream.h"
+#include "ram-reset-verify.h"
 
 /* What the VM state has for a page, and whether RAM has the same */
 enum {
@@ -83,13 +83,13 @@ static bool content_piece(RAMBlock *rb, uint64_t start, const uint8_t *data,
     ContentCheck *c = opaque;
     const uint8_t *state = g_hash_table_lookup(c->states, rb);
     size_t size = qemu_target_page_size();
-    bool claimed = ram_reset_covers(rb);
+    bool covered = ram_reset_covers(rb);
     uint64_t at;
 
     for (at = 0; at < len; at += size) {
         uint64_t page = (start + at) / size;
         bool zero = state[page] == PAGE_ZERO ||
-                    (claimed && state[page] == PAGE_UNNAMED);
+                    (covered && state[page] == PAGE_UNNAMED);
 
         if (zero && !buffer_is_zero(data + at, size)) {
             return content_error(c, rb, page, "a page that should be zero");

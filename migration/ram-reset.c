@@ -27,8 +27,10 @@
 #include "qemu-file.h"
 #include "ram.h"
 #include "savevm.h"
-#include "ram-reset-check.h"
+#include "ram-reset-identity.h"
+#include "ram-reset-layout.h"
 #include "ram-reset-rewind.h"
+#include "ram-reset-verify.h"
 #include "ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
 
@@ -260,35 +262,6 @@ void ram_reset_load_reverted(void)
     load.reverted = now();
 }
 
-static char *template_identity(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                               bool shared)
-{
-    g_autofree char *identity = ram_reset_snapshot_identity(bs, sn);
-
-    return identity ? g_strconcat(identity, shared ? ""
-                                  : ", without shared RAM", NULL) : NULL;
-}
-
-char *ram_reset_template_identity(BlockDriverState *bs,
-                                  const QEMUSnapshotInfo *sn)
-{
-    return ram_reset_templates_wanted() && !migrate_mapped_ram()
-           ? template_identity(bs, sn, !migrate_ignore_shared()) : NULL;
-}
-
-void ram_reset_retire_templates(BlockDriverState *bs,
-                                const QEMUSnapshotInfo *sn)
-{
-    for (int shared = 0; ram_reset_templates_wanted() && shared < 2;
-         shared++) {
-        g_autofree char *identity = template_identity(bs, sn, shared);
-
-        if (identity) {
-            ram_reset_template_retire(identity);
-        }
-    }
-}
-
 /* False if nothing has begun */
 static bool load_template(BlockDriverState *bs)
 {
@@ -311,11 +284,12 @@ void ram_reset_load_begin(BlockDriverState *bs)
     load.was_reset = now();
     load.bs = bs;
     if (ram_reset_rewind_wanted()) {
-        load.blocker = g_strdup(ram_reset_snapshot_blocker(bs, &load.sn));
+        load.blocker =
+            g_strdup(ram_reset_snapshot_rewind_blocker(bs, &load.sn));
         if (!load.blocker) {
             ram_reset_rewind();
             load.rewound = true;
-            load.skip_to = ram_reset_snapshot_ram_end();
+            load.skip_to = ram_reset_baseline_use();
             load.zeroed = now();
             return;
         }
@@ -423,7 +397,7 @@ static void keep_loaded(void)
                                 migrate_ram_is_ignored);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_snapshot_loaded(load.bs, &load.sn, ram_end);
+        ram_reset_baseline_of_load(load.bs, &load.sn, ram_end);
     }
 }
 
@@ -543,7 +517,7 @@ void ram_reset_query_loads(RamResetInfo *info)
     info->q_template = ram_reset_query_template();
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
-        info->rewind->tag = g_strdup(ram_reset_snapshot_of_baseline());
+        info->rewind->tag = g_strdup(ram_reset_baseline_tag());
     }
     if (last_load) {
         info->last_load = QAPI_CLONE(RamResetLoadInfo, last_load);
