@@ -28,8 +28,8 @@ static void print_auto(Monitor *mon, RamResetAutoInfo *a)
                    RamResetObjective_str(a->objective),
                    a->calibration_ns ? "measured" : "given");
     monitor_printf(mon, "  %-10s %8s %8s %8s %10s %8s %10s %8s %10s %8s %8s\n",
-                   "memory", "granule", "test", "clear", "discard call", "discard",
-                   "remap call", "remap", "fault", "guest", "map");
+                   "memory", "granule", "test", "clear", "discard call",
+                   "discard", "remap call", "remap", "fault", "guest", "map");
     for (c = a->costs; c; c = c->next) {
         RamResetCosts *v = c->value;
 

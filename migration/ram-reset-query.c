@@ -1,13 +1,51 @@
 /*
- * QMP commands for RAM reset
+ * QMP command for RAM reset: objects, and what loads have done
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
+#include "qapi/clone-visitor.h"
 #include "qapi/qapi-commands-ram-reset.h"
-#include "migration/ram-reset.h"
+#include "qapi/qapi-visit-ram-reset.h"
 #include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
+#include "ram-reset-query.h"
+#include "ram-reset-rewind.h"
+
+static uint64_t loads, failed_loads, rewinds;
+static RamResetLoadInfo *last_load;     /* NULL before the first one */
+
+static uint64_t phase(int64_t from, int64_t to)
+{
+    return from && to ? to - from : 0;
+}
+
+RamResetPhases *ram_reset_query_phases(const RamResetTimes *times)
+{
+    RamResetPhases *phases = g_new0(RamResetPhases, 1);
+
+    phases->check = phase(times->start, times->checked);
+    phases->disk_revert = phase(times->checked, times->reverted);
+    phases->system_reset = phase(times->reverted, times->was_reset);
+    phases->ram_reset = phase(times->was_reset, times->zeroed) +
+                        times->completing;
+    phases->ram_load = phase(times->zeroed + times->completing,
+                             times->ram_loaded);
+    phases->device_load = phase(times->ram_loaded, times->end);
+    phases->total = times->end - times->start;
+    return phases;
+}
+
+void ram_reset_count_load(RamResetLoadInfo *info)
+{
+    loads += info->success;
+    failed_loads += !info->success;
+    rewinds += info->success && info->rewound;
+    qapi_free_RamResetLoadInfo(last_load);
+    last_load = info;
+}
 
 RamResetInfo *qmp_query_ram_reset(Error **errp)
 {
@@ -15,6 +53,16 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
 
     info->objects = ram_reset_query_objects();
     info->fallbacks = ram_reset_fallbacks();
-    ram_reset_query_loads(info);
+    info->loads = loads;
+    info->failed_loads = failed_loads;
+    info->rewinds = rewinds;
+    info->q_template = ram_reset_query_template();
+    info->rewind = ram_reset_query_rewind();
+    if (info->rewind) {
+        info->rewind->tag = g_strdup(ram_reset_baseline_tag());
+    }
+    if (last_load) {
+        info->last_load = QAPI_CLONE(RamResetLoadInfo, last_load);
+    }
     return info;
 }

@@ -9,14 +9,9 @@
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
-#include "migration.h"
 #include "options.h"
-#include "qemu-file.h"
-#include "ram.h"
-#include "savevm.h"
 #include "ram-reset-identity.h"
 #include "ram-reset-rewind.h"
-#include "ram-reset-stream.h"
 
 /* How many baselines in a row may be wasted, that is, never rewound to */
 #define MAX_WASTED 2
@@ -142,34 +137,8 @@ const char *ram_reset_baseline_tag(void)
     return ram_reset_rewind_blocker() ? NULL : baseline.tag;
 }
 
-int64_t ram_reset_file_position(QEMUFile *f)
-{
-    uint8_t *buf;
-
-    /* Of a full buffer it is known how much has been read and not used */
-    if (qemu_peek_buffer(f, &buf, RAM_STREAM_BUFFER, 0) != RAM_STREAM_BUFFER) {
-        return -1;
-    }
-    return qemu_get_offset(f) - RAM_STREAM_BUFFER;
-}
-
 int64_t ram_reset_baseline_use(void)
 {
     baseline.used = true;
     return baseline.ram_end;
-}
-
-bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end)
-{
-    int64_t here = ram_reset_file_position(f);
-
-    if (here < 0) {
-        return false;
-    }
-    qemu_set_offset(f, ram_end, SEEK_SET);
-    if (qemu_peek_byte(f, 0) == QEMU_VM_SECTION_FOOTER) {
-        return true;
-    }
-    qemu_set_offset(f, here, SEEK_SET);
-    return false;
 }

@@ -8,7 +8,6 @@
 #define MIGRATION_RAM_RESET_REWIND_H
 
 #include "block/snapshot.h"
-#include "migration/qemu-file-types.h"
 
 /*
  * With rewind=on, RAM has a baseline: the content of one snapshot, which
@@ -57,11 +56,5 @@ int64_t ram_reset_baseline_use(void);
  * ram_reset_baseline_tag: the name of its snapshot; NULL if there is none
  */
 const char *ram_reset_baseline_tag(void);
-
-/* Have @f, which is in RAM's second section, go on with that footer */
-bool ram_reset_snapshot_skip(QEMUFile *f, int64_t ram_end);
-
-/* Where in the VM state @f is; -1 if that cannot be told */
-int64_t ram_reset_file_position(QEMUFile *f);
 
 #endif

@@ -1,5 +1,7 @@
 /*
- * RAM reset in the course of loading a snapshot
+ * RAM reset in the course of loading and saving snapshots
+ *
+ * What QEMU's own files call, and hw/misc/snapctl.c.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,15 +11,14 @@
 
 #include "block/snapshot.h"
 #include "migration/qemu-file-types.h"
-#include "qapi/qapi-types-ram-reset.h"
 #include "system/ram-reset.h"
 
 /**
- * ram_reset_migration_is_over: whether a snapshot can be saved or loaded as far
- * as migration is concerned.  With the BQL held.
+ * ram_reset_migration_is_over: whether migration allows to save or load a
+ * snapshot.  With the BQL held.
  *
- * migration_is_running() is false as soon as one has failed or completed, while
- * its thread and its file may still be there.
+ * migration_is_running() is false as soon as a migration has failed or
+ * completed, while its thread and its file may still be there.
  */
 bool ram_reset_migration_is_over(void);
 
@@ -25,25 +26,27 @@ bool ram_reset_migration_is_over(void);
  * ram_reset_vm_is_whole: whether the VM may run, be saved or migrated
  *
  * It may not when a load has failed that had begun to change disks or RAM,
- * until another one succeeds or the VM is reset.  With the BQL held.
+ * until another load succeeds or the VM is reset.  With the BQL held.
  *
  * Returns: false with @errp set in that case
  */
 bool ram_reset_vm_is_whole(Error **errp);
 
 /**
- * ram_reset_may_migrate: the same, and whether its run state is one that can
- * be left for a migration
+ * ram_reset_may_migrate: whether the VM is whole, and in a run state that it
+ * can leave for a migration
+ *
+ * Returns: false with @errp set if it is not
  */
 bool ram_reset_may_migrate(Error **errp);
 
 /**
- * ram_reset_job_context: where snapshot jobs have the bottom half that does
+ * ram_reset_job_context: where snapshot jobs schedule the bottom half that does
  * their work
  *
- * Only the main loop runs it, in a turn of its own.  One of the main context
- * would also be run by whoever polls for I/O: in the midst of a save, a load, a
- * device's reset, or a vCPU's access to it.
+ * Only the main loop runs it, in a turn of its own.  Whoever polls for I/O would
+ * run a bottom half of the main context, too: in the midst of a save, a load, a
+ * device's reset, or a vCPU's access to a device.
  *
  * Returns: a borrowed reference
  */
@@ -70,16 +73,15 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp);
 
 /**
- * ram_reset_load_reverted: disks are the snapshot's; system reset comes next
+ * ram_reset_load_reverted: disks have been reverted; system reset comes next
  */
 void ram_reset_load_reverted(void);
 
 /**
- * ram_reset_load_begin: make RAM zero; the system reset is over
- *
- * @bs: where the VM state is
+ * ram_reset_load_begin: make RAM zero, or what the snapshot has; the system
+ * reset is over
  */
-void ram_reset_load_begin(BlockDriverState *bs);
+void ram_reset_load_begin(void);
 
 void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags);
 
@@ -101,13 +103,13 @@ static inline void ram_reset_load_page(RAMBlock *rb, ram_addr_t offset,
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr);
 
 /**
- * ram_reset_load_zeros: do a run of zero records in one go
+ * ram_reset_load_zeros: load a run of zero records at once
  *
  * @f: the stream, just behind a zero record
  * @addr: the address in that record
  *
- * Takes in the records that follow for as long as each is for the next page
- * of the same RAM block, and that page is known to be zero.
+ * Consumes the records that follow for as long as each is for the next page of
+ * the same RAM block, and that page is known to be zero.
  */
 static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
@@ -117,17 +119,17 @@ static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 }
 
 /**
- * ram_reset_load_rewound: RAM is what the snapshot has already
+ * ram_reset_load_skip: skip RAM's sections if RAM is what the snapshot has
  *
  * @f: the stream, at the content of a section of RAM
  *
- * Returns: true if that is so; the stream is at the footer of RAM's last
- * section then
+ * Returns: true if it has; the stream is at the footer of RAM's last section
+ * then
  */
-bool ram_reset_load_rewound(QEMUFile *f);
+bool ram_reset_load_skip(QEMUFile *f);
 
 /**
- * ram_reset_load_section: a section that goes on with something is next
+ * ram_reset_load_section: QEMU is going to load one more section of something
  *
  * @type: QEMU_VM_SECTION_PART or QEMU_VM_SECTION_END
  */
@@ -138,8 +140,8 @@ void ram_reset_load_section(uint8_t type);
  *
  * @ret: what loading it gave, 0 or -errno
  *
- * Behind the last one, and before any device that comes later, this verifies
- * RAM if an object asks for that.
+ * After the last one, and before any device that comes later, this completes
+ * pending zeroing, and verifies RAM if an object asks for that.
  */
 void ram_reset_load_ram_done(int ret);
 
@@ -151,7 +153,7 @@ void ram_reset_load_ram_done(int ret);
  *
  * Returns: false with @errp set if RAM is not what the snapshot has, see
  * verify=on.  The VM is not whole then, nor if @ret is not 0.  Does nothing if
- * the load has already ended.
+ * no load is under way.
  */
 bool ram_reset_load_end(int ret, Error **errp);
 
@@ -166,29 +168,29 @@ bool ram_reset_load_end(int ret, Error **errp);
 bool ram_reset_save_prepare(Error **errp);
 
 /**
- * ram_reset_save_replaces: the snapshots @name may be replaced
+ * ram_reset_save_replaces: the save may replace the snapshots @name
  *
- * They are deleted by ram_reset_saved(), or now if the disks cannot have two
- * of a name.
+ * ram_reset_saved() deletes them, or this function does if the disks cannot
+ * have two of a name.
  *
- * Returns: false with @errp set if that fails
+ * Returns: false with @errp set if they cannot be deleted
  */
 bool ram_reset_save_replaces(const char *name, bool has_devices,
                              strList *devices, Error **errp);
 
 /**
- * ram_reset_save_undo: delete what has been made of the snapshot @name, and not
- * what it was to replace
+ * ram_reset_save_undo: delete what the save has made of the snapshot @name, but
+ * not what it was to replace
  */
 void ram_reset_save_undo(const char *name, bool has_devices, strList *devices);
 
 /**
  * ram_reset_save_sync: a migration, or savevm, takes the bits that the dirty
- * log has for it.  Any thread, other than what is said above.
+ * log has for it.  Any thread; the BQL need not be held.
  */
 void ram_reset_save_sync(void);
 
-/* True while RAM is saved and nobody writes to it */
+/* True while savevm saves RAM, so that nobody writes to it */
 extern bool ram_reset_saving;
 
 bool ram_reset_do_save_zero(const void *page);
@@ -204,15 +206,15 @@ static inline bool ram_reset_save_zero(const void *page)
 }
 
 /**
- * ram_reset_save_ram_done: all of RAM has been written to @f, other than the
- * mark at the end of its section
+ * ram_reset_save_ram_done: all of RAM has been written to @f, but for the mark
+ * at the end of its section
  */
 void ram_reset_save_ram_done(QEMUFile *f);
 
 /**
- * ram_reset_saved: the snapshot @name has been made, its VM state is in @bs
+ * ram_reset_saved: the save has made the snapshot @name, its VM state is in @bs
  *
- * RAM is what it was then, vCPUs have not run since.  Deletes what it replaces.
+ * vCPUs have not run since.  Deletes the snapshots that the new one replaces.
  *
  * Returns: 0, or -errno with @errp set if that fails: the new one has been
  *     deleted then
@@ -221,16 +223,10 @@ int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
                     strList *devices, Error **errp);
 
 /**
- * ram_reset_delete_prepare: the snapshots @name are going to be deleted
- *
- * What delete_snapshot() calls.  Their templates go with them.
+ * ram_reset_delete_prepare: delete_snapshot() is going to delete the snapshots
+ * @name; deletes their templates
  */
 void ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices);
-
-/**
- * ram_reset_query_loads: fill in all about loads; @info is zeroed memory
- */
-void ram_reset_query_loads(RamResetInfo *info);
 
 #endif

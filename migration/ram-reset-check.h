@@ -1,0 +1,22 @@
+/*
+ * Whether a snapshot load may begin
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_CHECK_H
+#define MIGRATION_RAM_RESET_CHECK_H
+
+#include "block/snapshot.h"
+
+/**
+ * ram_reset_check_load: whether @sn in @bs may be loaded now
+ *
+ * See ram_reset_load_prepare() for what stands in the way.  Changes nothing.
+ *
+ * Returns: false with @errp set if it may not
+ */
+bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                          Error **errp);
+
+#endif
