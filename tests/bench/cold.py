@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import rewind_guests as guests
-import products
 import standalone
+from lib import products
+from lib.machine import MIB, MachineError, kvm_usable
 from loadvm_guests import TAG
-from machine import MIB, MachineError, kvm_usable
 from report import ROUNDS, Failure, Section, Table, figure
 from rewind_guests import SHM, START, Scene
 

@@ -18,15 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path += [str(Path(__file__).resolve().parents[1] / folder)
-             for folder in ('functional', 'libvirt')]
-
-import products
 import standalone
-from domains import RAM_SIZE, TAG, Config, Domain
-from guests import PAGE
-from libvirtd import GENERATIONS, Libvirtd, LibvirtError, Unavailable
-from machine import MIB, MachineError
+from lib import products
+from lib.domains import RAM_SIZE, TAG, Config, Domain
+from lib.guests import PAGE
+from lib.libvirtd import GENERATIONS, Libvirtd, LibvirtError, Unavailable
+from lib.machine import MIB, MachineError
 from report import ROUNDS, Failure, Section, Table, figure
 
 NAME = 'libvirt'

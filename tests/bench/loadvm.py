@@ -22,11 +22,11 @@ from typing import Any
 import huge
 import loadvm_guests
 import loadvm_tables
-import products
 import standalone
+from lib import products
+from lib.machine import MachineError, kvm_usable
 from loadvm_guests import (AUTO, FIXED, HUGE, STRATEGIES, Cell, Guest,
                            Snapshots, Strategy)
-from machine import MachineError, kvm_usable
 from native import Lacking
 from report import ROUNDS, Failure, Section
 

@@ -6,18 +6,15 @@ import ctypes
 import math
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'functional'))
-
-import products
-from guests import PAGE, Ring3
-from hugefile import HUGE, HugeFile
-from machine import MIB, RAM, Machine, MachineError
+from lib import products
+from lib.guests import PAGE, Ring3
+from lib.hugefile import HUGE, HugeFile
+from lib.machine import MIB, RAM, Machine, MachineError
 
 GIB = 1 << 30
 TAG = 's'

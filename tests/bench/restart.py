@@ -32,10 +32,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'functional'))
-
-from hugefile import BACKEND, HUGE, KEPT, LEFT_DIRTY, Still, mounted
-from machine import MIB, MachineError
+from lib.hugefile import BACKEND, HUGE, KEPT, LEFT_DIRTY, Still, mounted
+from lib.machine import MIB, MachineError
 
 FREE = Path('/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages')
 FILL = 64 * MIB

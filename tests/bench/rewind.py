@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import rewind_guests as guests
-import products
 import rewind_tables
 import standalone
-from guests import Ring3
-from machine import MIB, Machine, MachineError, kvm_usable
+from lib import products
+from lib.guests import Ring3
+from lib.machine import MIB, Machine, MachineError, kvm_usable
 from report import ROUNDS, Failure, Section
 from rewind_guests import START, TAG, Maker, Scene
 

@@ -13,12 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'functional'))
-
-import products
-from guests import PAGE, Ring3
+from lib import products
+from lib.guests import PAGE, Ring3
+from lib.machine import MIB, RAM, Machine, MachineError
 from loadvm_guests import LOW_LIMIT, NICE, SEED, TAG, no_thp
-from machine import MIB, RAM, Machine, MachineError
 
 START = Ring3.FIRST_FREE
 PATIENCE = 60.0

@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / 'tests/functional'), str(ROOT / 'scripts')]
 
 import feedlib
-import products
 import standalone
-from guests import Linux, linux_boots_under_kvm
-from machine import MIB, Machine, MachineError, kvm_usable
+from lib import products
+from lib.guests import Linux, linux_boots_under_kvm
+from lib.machine import MIB, Machine, MachineError, kvm_usable
+from lib.snapctl_guest import LOOP, A, SnapctlGuest
 from report import ROUNDS, Failure, Section, Table, figure
-from snapctl_guest import LOOP, A, SnapctlGuest
 
 NAME = 'snapctl'
 TITLE = 'Loads that the guest asks for'

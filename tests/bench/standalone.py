@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import products
-from machine import MachineError
+from lib import products
+from lib.machine import MachineError
 from report import Failure, Section
 
 

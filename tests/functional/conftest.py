@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-import machine
-from fixtures import built, huge_pool   # noqa: F401
-from guests import linux_boots_under_kvm
+from lib import machine
+from lib.fixtures import built, huge_pool   # noqa: F401
+from lib.guests import linux_boots_under_kvm
 
 NO_KVM = '/dev/kvm cannot be opened for reading and writing'
 

@@ -5,8 +5,8 @@ import statistics
 
 import pytest
 
-from guests import Ring3
-from machine import MEMORIES, MIB, RAM, Machine
+from lib.guests import Ring3
+from lib.machine import MEMORIES, MIB, RAM, Machine
 
 STARTS = 10
 RAM_SIZE = 256 * MIB

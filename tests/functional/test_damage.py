@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A snapshot that is damaged does not run, and does no harm to a good one."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
-import products
-from guests import PAGE, Corrupt, Ring3
-from machine import MIB, RAM, MachineError, kvm_usable, run_quietly
-from vmstate import SECTION_FULL, SECTION_START, VMState
+from lib.damage import (AREA, GARBAGE, OTHER, RAM_SIZE, damage_device,
+                        damage_ram_records, damaged, device_section,
+                        snapshots)
+from lib.guests import PAGE, Corrupt, Ring3
+from lib.machine import RAM, MachineError
+from lib.vmstate import SECTION_START, VMState
 
-RAM_SIZE = 64 * MIB
-AREA = Ring3.FIRST_FREE, 8 * MIB
-OTHER = Ring3.FIRST_FREE + 16 * MIB, 8 * MIB
-GARBAGE = b'\xff' * (2 * PAGE + 64)   # reaches a record's header, wherever
-
-
-def device_section(state: VMState) -> int:
-    return state.section(SECTION_FULL, 'serial')
+assert snapshots    # a fixture
 
 
 def damage_magic(state: VMState) -> None:
@@ -36,15 +28,6 @@ def damage_ram_size(state: VMState) -> None:
 
 def damage_first_ram_records(state: VMState) -> None:
     state.write(state.section(SECTION_START, 'ram') + 4 * PAGE, GARBAGE)
-
-
-def damage_ram_records(state: VMState) -> None:
-    state.write(device_section(state) // 2, GARBAGE)
-
-
-def damage_device(state: VMState) -> None:
-    """The first byte of a device's name: no such device."""
-    state.write(device_section(state) + 6, b'?')
 
 
 def damage_device_version(state: VMState) -> None:
@@ -75,20 +58,6 @@ DAMAGES = (damage_magic, damage_section_name, damage_ram_size,
 REFUSED = (damage_magic, damage_ram_size, cut_in_ram_blocks)
 
 
-@pytest.fixture(scope='module')
-def snapshots(tmp_path_factory) -> Path:
-    """A disk with two snapshots: "good", and "bad" before it is damaged."""
-    workdir = tmp_path_factory.mktemp('snapshots')
-    accel = 'kvm' if kvm_usable() else 'tcg'
-    with Ring3(workdir, accel=accel, ram=RAM_SIZE) as guest:
-        guest.ask('fill', *AREA, 1)
-        guest.save('good')
-        guest.ask('fill', *AREA, 2)
-        guest.ask('fill', *OTHER, 2)
-        guest.save('bad')
-    return guest.disk
-
-
 def is_good(guest: Ring3) -> bool:
     try:
         guest.ask('check-fill', *AREA, 1)
@@ -96,15 +65,6 @@ def is_good(guest: Ring3) -> bool:
     except Corrupt:
         return False
     return True
-
-
-def damaged(snapshots: Path, workdir: Path, damage) -> None:
-    disk = workdir / 'disk.qcow2'
-    shutil.copy(snapshots, disk)
-    with VMState(disk, 'bad') as state:
-        damage(state)
-    # the disk itself is whole, only what the guest has in it is not
-    run_quietly(products.QEMU_IMG, 'check', '-q', disk)
 
 
 def test_undamaged(tmp_path, fast_accel, memory, strategy, snapshots):

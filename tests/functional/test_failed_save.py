@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import products
-from content import START
-from machine import DISK, MIB, MachineError, run_quietly
-from snapctl_guest import A, SnapctlGuest
+from lib import products
+from lib.content import START
+from lib.machine import DISK, MIB, MachineError, run_quietly
+from lib.snapctl_guest import A, SnapctlGuest
 
 AREA = START, 2 * MIB
 OLD, NEW = 1, 2

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from faults import (EXCLUDED, LIE, RAM_SIZE, Driven, DrivenHuge, Faults, Row,
-                    Sweep, Wrong, dirty, memset, write_state)
-from hugefile import huge_mount, ramfile     # noqa: F401
-from machine import MIB
+from lib.faults import (EXCLUDED, LIE, RAM_SIZE, Driven, DrivenHuge, Faults,
+                        Row, Sweep, Wrong, dirty, memset, write_state)
+from lib.hugefile import huge_mount, ramfile   # noqa: F401
+from lib.machine import MIB
 
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
 SHM = Path('/dev/shm')

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import products
-from guests import Linux
-from machine import MIB, RAM, STRATEGIES, may_use
+from lib import products
+from lib.guests import Linux
+from lib.machine import MIB, RAM, STRATEGIES, may_use
 
 RAM_SIZE = 192 * MIB
 TIMEOUT = 60.0

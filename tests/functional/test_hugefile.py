@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from guests import Ring3
-from hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeFile, Still,
-                      check_all_cleared, huge_mount, killed, mounted, ramfile,
-                      refusal)
-from machine import MIB, RAM, MachineError
+from lib.guests import Ring3
+from lib.hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeFile,
+                          Still, check_all_cleared, huge_mount, killed,
+                          mounted, ramfile, refusal)
+from lib.machine import MIB, RAM, MachineError
 
 __all__ = ('huge_mount', 'ramfile')     # fixtures
 

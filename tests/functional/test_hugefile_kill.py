@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from guests import Ring3
-from hugefile import (DEFAULT_STATE, HUGE, KEPT, LEFT_DIRTY, MARK, HugeFile,
-                      Still, check_all_cleared, huge_mount, killed, ramfile,
-                      refusal, write_record)
-from machine import MIB, MachineError
+from lib.guests import Ring3
+from lib.hugefile import (DEFAULT_STATE, HUGE, KEPT, LEFT_DIRTY, MARK,
+                          HugeFile, Still, check_all_cleared, huge_mount,
+                          killed, ramfile, refusal, write_record)
+from lib.machine import MIB, MachineError
 
 __all__ = ('huge_mount', 'ramfile')     # fixtures
 

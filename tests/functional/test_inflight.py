@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from flightplan import Flight
-from inflight import Finding
-from machine import kvm_usable
+from lib.inflight.guest import Finding
+from lib.inflight.plan import Flight
+from lib.machine import kvm_usable
 
 SECONDS = 11
 PLAN_SECONDS = 60                   # in a long run

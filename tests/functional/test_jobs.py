@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DRIVER_OK, SCRATCH,
-                 STATUS, Disk, Qtest)
-from guests import Ring3
-from machine import DISK, MIB, Machine
+from lib.dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DRIVER_OK,
+                     SCRATCH, STATUS, Disk, Qtest)
+from lib.guests import Ring3
+from lib.machine import DISK, MIB, Machine
 from test_rewind import RAM_SIZE, boot
 
 LOADS = 60

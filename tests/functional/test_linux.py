@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from guests import Linux, State
-from machine import MIB, STRATEGIES, Finder
+from lib.guests import Linux, State
+from lib.machine import MIB, STRATEGIES, Finder
 
 RAM_SIZE = 512 * MIB
 STATE_MIB = 8

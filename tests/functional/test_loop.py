@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import products
-from machine import MIB, run_quietly
+from lib import products
+from lib.machine import MIB, run_quietly
 
 TOOL = products.REPO / 'scripts/ram-reset-loop'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-import products
-from dma import PAGE, Qtest
-from machine import MIB, Machine, MachineError
+from lib import products
+from lib.dma import PAGE, Qtest
+from lib.machine import MIB, Machine, MachineError
 
 MANUAL = products.REPO / 'docs/system/ram-reset.rst'
 SIZE = 16 * MIB

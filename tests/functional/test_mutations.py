@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from hugefile import huge_mount     # noqa: F401
-from mutations import Image, put
-from sweep import Sweep
-from verdict import Table
+from lib.hugefile import huge_mount   # noqa: F401
+from lib.mutations.stream import Image, put
+from lib.mutations.sweep import Sweep
+from lib.mutations.verdict import Table
 
 SHORT, LONG = 100, 10000
 FIXED_SEED = 14

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from guests import Ring3
-from machine import MIB, MachineError
-from test_damage import damage_device, damage_ram_records, damaged
-from test_damage import snapshots   # noqa: F401
+from lib.damage import damage_device, damage_ram_records, damaged
+from lib.damage import snapshots   # noqa: F401
+from lib.guests import Ring3
+from lib.machine import MIB, MachineError
 
 RAM_SIZE = 64 * MIB
 AREA = Ring3.FIRST_FREE, 8 * MIB

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import products
-from dma import Qtest
-from guests import PAGE
-from machine import MIB, RAM, STRATEGIES, Machine
+from lib import products
+from lib.dma import Qtest
+from lib.guests import PAGE
+from lib.machine import MIB, RAM, STRATEGIES, Machine
 
 COUNTER = 'ram_block_discard_disabled_cnt'
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import products
-from hugefile import huge_mount     # noqa: F401
-from machine import MachineError, run_quietly
+from lib import products
+from lib.hugefile import huge_mount   # noqa: F401
+from lib.machine import MachineError, run_quietly
 
 README = (products.REPO / 'README.md').read_text()
 PROGRAM = 'qemu-system-x86_64'

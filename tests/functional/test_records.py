@@ -3,9 +3,9 @@
 
 import pytest
 
-from guests import PAGE, Ring3
-from machine import MIB, STRATEGIES
-from vmstate import VMState
+from lib.guests import PAGE, Ring3
+from lib.machine import MIB, STRATEGIES
+from lib.vmstate import VMState
 
 RAM_SIZE = 64 * MIB
 DIRTY = Ring3.FIRST_FREE + 16 * MIB, 8 * MIB

@@ -7,9 +7,9 @@ qcow2 keeps VM states behind the disk, so they lie elsewhere then.
 
 import pytest
 
-import products
-from machine import DISK, MIB, RAM, run_quietly
-from subjects import CONTENT, GOOD, RAM_SIZE, Subject, content
+from lib import products
+from lib.machine import DISK, MIB, RAM, run_quietly
+from lib.mutations.subjects import CONTENT, GOOD, RAM_SIZE, Subject, content
 
 SIZES = {'grown': (MIB, 20 * MIB), 'shrunk': (20 * MIB, MIB)}
 STALE = (MIB, RAM_SIZE - MIB, 0x77),

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import products
-from dma import SCRATCH, SECTOR, Disk, Qtest
-from guests import PAGE, Ring3
-from machine import DISK, MIB, RAM, MachineError, kvm_usable, run_quietly
-from test_damage import damage_device, damage_ram_records
+from lib import products
+from lib.damage import damage_device, damage_ram_records
+from lib.dma import SCRATCH, SECTOR, Disk, Qtest
+from lib.guests import PAGE, Ring3
+from lib.machine import DISK, MIB, RAM, MachineError, kvm_usable, run_quietly
+from lib.vmstate import VMState
 from test_ring3 import assert_same_ram
-from vmstate import VMState
 
 RAM_SIZE = 32 * MIB
 START = Ring3.FIRST_FREE

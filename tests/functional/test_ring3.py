@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from content import START, STORED, TAGGED, ZERO, check_state, dirty, write_state
-from guests import PAGE, Corrupt, Ring3
-from machine import MIB, RAM, STRATEGIES, may_use
+from lib.content import (START, STORED, TAGGED, ZERO, check_state, dirty,
+                         write_state)
+from lib.guests import PAGE, Corrupt, Ring3
+from lib.machine import MIB, RAM, STRATEGIES, may_use
 
 RAM_SIZE = 64 * MIB
 

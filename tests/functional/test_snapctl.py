@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import products
-from content import START, check_state, dirty, write_state
-from guests import PAGE, Corrupt, Ring3
-from machine import MIB, MachineError, run_quietly
-from snapctl_guest import A, LOOP, RAM_SIZE, SnapctlGuest
-from test_damage import damage_device, damage_ram_records
+from lib import products
+from lib.content import START, check_state, dirty, write_state
+from lib.damage import damage_device, damage_ram_records
+from lib.guests import PAGE, Corrupt, Ring3
+from lib.machine import MIB, MachineError, run_quietly
+from lib.snapctl_guest import A, LOOP, RAM_SIZE, SnapctlGuest
+from lib.vmstate import VMState
 from test_rewind import footprint
 from test_ring3 import assert_same_ram
-from vmstate import VMState
 
 B = 1                           # a slot
 SAVE, LOAD = 1, 2

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import products
-from content import START
-from guests import PAGE
-from machine import DISK, MIB, MachineError, run_quietly
-from snapctl_guest import A, SnapctlGuest
+from lib import products
+from lib.content import START
+from lib.guests import PAGE
+from lib.machine import MIB, MachineError, run_quietly
+from lib.snapctl_guest import A, SnapctlGuest
 
 COMMANDS = {'save': 1, 'load': 2}       # that the guest repeats
 MARK = START + MIB, 8, PAGE

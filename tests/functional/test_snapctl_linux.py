@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import products
-from guests import Linux
-from machine import MIB, MachineError
+from lib import products
+from lib.guests import Linux
+from lib.machine import MIB, MachineError
 
 RAM_SIZE = 256 * MIB
 REGION = 8 * MIB

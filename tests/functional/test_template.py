@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dma import SCRATCH, Balloon, Qtest
-from guests import PAGE, Ring3
-from machine import MIB, RAM, MachineError, run_quietly
+from lib.dma import SCRATCH, Balloon, Qtest
+from lib.guests import PAGE, Ring3
+from lib.machine import MIB, RAM, MachineError, run_quietly
 from test_ring3 import assert_same_ram
 
 RAM_SIZE = 32 * MIB

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from guests import Ring3
-from machine import MIB, RAM
-from snapctl_guest import A, SnapctlGuest
+from lib.guests import Ring3
+from lib.machine import MIB, RAM
+from lib.snapctl_guest import A, SnapctlGuest
 from test_ring3 import assert_same_ram
 from test_snapctl import SAVE, SAVED
 from test_template import (RAM_SIZE, REWIND, START, STORED, assert_from_template,

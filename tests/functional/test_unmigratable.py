@@ -6,9 +6,9 @@ devices have changed, with a ram-reset object and without.
 
 import pytest
 
-from content import check_state, dirty, write_state
-from guests import Ring3
-from machine import DISK, MIB, MachineError
+from lib.content import check_state, dirty, write_state
+from lib.guests import Ring3
+from lib.machine import DISK, MIB, MachineError
 
 DEVICE = 'nvme'
 OBJECTS = {'none': {'strategy': 'stock'},

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import products
-from dma import Qtest
-from machine import MIB, RAM, Machine
+from lib import products
+from lib.dma import Qtest
+from lib.machine import MIB, RAM, Machine
 from test_pinned import pin
 
 START, SIZE = 8 * MIB, MIB

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 # in this order: domains makes the modules of the functional tests known
-from domains import MEMORIES, OBJECTS, Config, Domain, saved
-from fixtures import built, huge_pool   # noqa: F401
-from libvirtd import GENERATIONS, Libvirtd, Unavailable
+from lib.domains import MEMORIES, OBJECTS, Config, Domain, saved
+from lib.fixtures import built, huge_pool   # noqa: F401
+from lib.libvirtd import GENERATIONS, Libvirtd, Unavailable
 
 
 @pytest.fixture(scope='session', params=GENERATIONS)

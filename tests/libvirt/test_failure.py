@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from content import dirty
-from domains import TAG, Domain, assert_runs
-from libvirtd import LibvirtError
-from test_damage import damage_device
-from vmstate import VMState
+from lib.content import dirty
+from lib.damage import damage_device
+from lib.domains import TAG, Domain, assert_runs
+from lib.libvirtd import LibvirtError
+from lib.vmstate import VMState
 
 OTHER = 'other'
 

@@ -3,10 +3,10 @@
 
 import pytest
 
-from content import check_state, dirty
-from domains import TAG, Config, Domain, saved
-from libvirtd import LibvirtError
-from machine import kvm_usable, may_use
+from lib.content import check_state, dirty
+from lib.domains import TAG, Config, Domain, saved
+from lib.libvirtd import LibvirtError
+from lib.machine import kvm_usable, may_use
 
 
 def take_back(guest: Domain, how: str) -> None:

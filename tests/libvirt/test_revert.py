@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """virsh snapshot-revert, which starts a new QEMU each time."""
 
-from content import check_state, dirty
-from domains import TAG, assert_runs
+from lib.content import check_state, dirty
+from lib.domains import TAG, assert_runs
 
 
 def test_revert_of_a_running_guest_brings_memory_back(guest):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import products
-from content import check_state, dirty
-from domains import TAG, Config, Domain
-from libvirtd import LibvirtError
+from lib import products
+from lib.content import check_state, dirty
+from lib.domains import TAG, Config, Domain
+from lib.libvirtd import LibvirtError
 
 SECCOMP_FILTER = '2'
 REFUSED = {

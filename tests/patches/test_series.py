@@ -2,17 +2,13 @@
 """The hooks: small, fuzz-free on QEMU 10.0 and 10.2, and nothing but hooks."""
 
 import re
-import sys
 import tarfile
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'scripts'))
-
-from common import (BUILD, Failure, HOOK_LIMIT, QEMU_SRC, STOCK_SRC,  # noqa: E402
+from common import (BUILD, Failure, HOOK_LIMIT, QEMU_SRC, STOCK_SRC,
                     apply_series, overlay_files, remove, series)
-from debian import Apt  # noqa: E402
+from debian import Apt
 
 
 def offered(minor):

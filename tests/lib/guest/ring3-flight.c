@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Ring-3 test guest: work that tells at once if RAM and disk, or parts of
- * either, are not of one moment; see inflight.py.
+ * either, are not of one moment; see lib/inflight.
  *
  *   flight ADDR     never answers.  Says '!' when something is not as it was
  *                   left
@@ -17,7 +17,7 @@
 #include "ring3.h"
 #include "../../../include/hw/misc/snapctl-regs.h"
 
-/* also in inflight.py */
+/* also in lib/inflight */
 #define DISK_PORT       0xb00       /* ring 3 may use it */
 #define SNAPCTL_PLACE   0xf0000000
 #define PAGES           48

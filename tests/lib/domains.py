@@ -9,20 +9,17 @@ import select
 import shlex
 import shutil
 import socket
-import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / 'functional'))
-
-import products
-from content import check_state, dirty, write_state
-from guests import Ring3Words
-from libvirtd import Libvirtd, LibvirtError, read_status
-from machine import MIB, MONITOR_TIMEOUT, Serial, run_quietly
+from lib import products
+from lib.content import check_state, dirty, write_state
+from lib.guests import Ring3Words
+from lib.libvirtd import Libvirtd, LibvirtError, read_status
+from lib.machine import MIB, MONITOR_TIMEOUT, Serial, run_quietly
 
 RAM_SIZE = 64 * MIB
 TAG = 'clean'

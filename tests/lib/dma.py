@@ -12,8 +12,8 @@ import struct
 import time
 from pathlib import Path
 
-import products
-from machine import MachineError, run_quietly
+from lib import products
+from lib.machine import MachineError, run_quietly
 
 SECTOR = 512
 PAGE = 4096

@@ -6,7 +6,7 @@
  * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when a loop
  * finds memory that it did not write: one character, so that a load can not cut
  * the report in two.  The snapctl device's commands are in ring3-snapctl.c, the
- * work for inflight.py in ring3-flight.c.
+ * work for lib/inflight in ring3-flight.c.
  */
 
 #include "ring3.h"

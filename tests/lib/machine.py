@@ -16,7 +16,7 @@ from pathlib import Path
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
-import products
+from lib import products
 
 MIB = 1 << 20
 CHUNK = 4 * MIB

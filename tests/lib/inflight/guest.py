@@ -15,11 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import products
-from dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DEVICE_WRITES,
-                 IO_AND_MASTER, NEXT, SCRATCH, SECTOR, Disk, Legacy, Qtest)
-from guests import PAGE, Ring3Words
-from machine import DISK, MIB, Machine, MachineError, run_quietly
+from lib import products
+from lib.dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DEVICE_WRITES,
+                     IO_AND_MASTER, NEXT, SCRATCH, SECTOR, Disk, Legacy, Qtest)
+from lib.guests import PAGE, Ring3Words
+from lib.machine import DISK, MIB, Machine, MachineError, run_quietly
 
 RAM_SIZE = 32 * MIB
 WORLD = Ring3Words.FIRST_FREE       # World in guest/ring3-flight.c

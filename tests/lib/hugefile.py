@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from machine import MIB, RAM, Machine, MachineError, run_quietly
+from lib.machine import MIB, RAM, Machine, MachineError, run_quietly
 
 HUGE = 2 * MIB
 MARK = 0xa7

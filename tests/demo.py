@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import products
-from guests import Linux, State, linux_boots_under_kvm
-from machine import MEMORIES, MIB, STRATEGIES, Finder, MachineError, free_disk
+from lib import products
+from lib.guests import Linux, State, linux_boots_under_kvm
+from lib.machine import (MEMORIES, MIB, STRATEGIES, Finder, MachineError,
+                         free_disk)
 
 GIB = 1 << 30
 GUEST_RAM = 4 * GIB

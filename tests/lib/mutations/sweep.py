@@ -8,14 +8,15 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import products
-from filedamage import RECORDS, TEMPLATES, damage_record, damage_template
-from hugefile import write_record
-from machine import MIB, RAM, MachineError
-from mutations import STREAM_KINDS, Image
-from subjects import (BAD, GOOD, PAGE, RAM_SIZE, HugeSubject, Job, Outcome,
-                      Subject, content, make_base)
-from verdict import Judge, Result
+from lib import products
+from lib.hugefile import write_record
+from lib.machine import MIB, RAM, MachineError
+from lib.mutations.files import (RECORDS, TEMPLATES, damage_record,
+                                 damage_template)
+from lib.mutations.stream import STREAM_KINDS, Image
+from lib.mutations.subjects import (BAD, GOOD, PAGE, RAM_SIZE, HugeSubject,
+                                    Job, Outcome, Subject, content, make_base)
+from lib.mutations.verdict import Judge, Result
 
 # How often of each kind, and of what else may be different: in 100
 WEIGHTS = {'bytes': 23, 'lengths': 17, 'records': 14, 'sections': 13,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import products
-from machine import MIB, Machine, MachineError, Serial, kvm_usable
+from lib import products
+from lib.machine import MIB, Machine, MachineError, Serial, kvm_usable
 
 PAGE = 4096
 

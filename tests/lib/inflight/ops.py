@@ -5,11 +5,11 @@ import random
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from dma import (COMMAND, CONFIG_ADDRESS, CONFIG_DATA, IO_AND_MASTER, SECTOR,
-                 STATUS)
-from inflight import (DISK_PORT, DISK_SLOT, REGS, SLOTS, SNAPCTL_SLOT,
-                      SPARE_SLOT, TARGET, Craft)
-from machine import DISK, MIB
+from lib.dma import (COMMAND, CONFIG_ADDRESS, CONFIG_DATA, IO_AND_MASTER,
+                     SECTOR, STATUS)
+from lib.inflight.guest import (DISK_PORT, DISK_SLOT, REGS, SLOTS,
+                                SNAPCTL_SLOT, SPARE_SLOT, TARGET, Craft)
+from lib.machine import DISK, MIB
 
 HOST_TAGS = ('h0', 'h1', 'h2')      # saved when nothing else is done
 RUN_TAGS = ('r0', 'r1')             # saved in flight

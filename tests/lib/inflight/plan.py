@@ -14,13 +14,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import products
-from dma import STATUS
-from flightops import (DIMM_CONTROL, DIMM_SELECT, EJECT, HOST_TAGS, LOAD,
-                       RUN_TAGS, SAVE, Op, Ops)
-from inflight import (CORRUPT, HOST, MODE, OWN, PATIENCE, SANITIZER, SLOTS,
-                      SPARE_SLOT, TARGET, WORLD, Craft, Finding, Setup)
-from machine import MachineError
+from lib import products
+from lib.dma import STATUS
+from lib.inflight.guest import (CORRUPT, HOST, MODE, OWN, PATIENCE, SANITIZER,
+                                SLOTS, SPARE_SLOT, TARGET, WORLD, Craft,
+                                Finding, Setup)
+from lib.inflight.ops import (DIMM_CONTROL, DIMM_SELECT, EJECT, HOST_TAGS,
+                              LOAD, RUN_TAGS, SAVE, Op, Ops)
+from lib.machine import MachineError
 
 
 class OwnDefect(Exception):

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import products
-from dma import Qtest
-from hugefile import HUGE, HugeFile
-from machine import DISK, MIB, RAM, Machine, MachineError, run_quietly
+from lib import products
+from lib.dma import Qtest
+from lib.hugefile import HUGE, HugeFile
+from lib.machine import DISK, MIB, RAM, Machine, MachineError, run_quietly
 
 RAM_SIZE = 8 * HUGE
 PAGE = 4096

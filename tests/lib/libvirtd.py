@@ -10,7 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
-import products
+from lib import products
 
 GENERATIONS = ('9.0', '11.3')
 FOLDER = products.BUILD / 'libvirt'

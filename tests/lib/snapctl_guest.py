@@ -4,9 +4,9 @@
 import struct
 from pathlib import Path
 
-from content import START
-from guests import Ring3
-from machine import MIB
+from lib.content import START
+from lib.guests import Ring3
+from lib.machine import MIB
 
 RAM_SIZE = 64 * MIB
 REGION_SIZE = MIB

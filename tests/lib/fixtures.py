@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import products
+from lib import products
 
 HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
 FREE_HUGEPAGES = Path('/sys/kernel/mm/hugepages/hugepages-2048kB/'

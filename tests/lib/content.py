@@ -3,8 +3,8 @@
 
 import pytest
 
-from guests import PAGE, Corrupt, Ring3Words
-from machine import MIB
+from lib.guests import PAGE, Corrupt, Ring3Words
+from lib.machine import MIB
 
 START = Ring3Words.FIRST_FREE
 STORED = START, 4 * MIB

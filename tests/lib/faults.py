@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import products
-from dma import Qtest
-from hugefile import HugeFile
-from machine import MIB, RAM, Machine, MachineError
+from lib import products
+from lib.dma import Qtest
+from lib.hugefile import HugeFile
+from lib.machine import MIB, RAM, Machine, MachineError
 
 LIBRARY = products.BUILD / 'faultlib.so'
 RAM_SIZE = 16 * MIB

@@ -9,11 +9,10 @@ Nothing here knows a QEMU.
 import io
 import random
 import re
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from vmstate import SECTION_FULL, SECTION_START, VMState
+from lib.vmstate import SECTION_FULL, SECTION_START, VMState
 
 SECTION_PART, SECTION_END, SUBSECTION = 2, 3, 5
 DESCRIPTION, COMMAND, FOOTER = 6, 8, 0x7e
