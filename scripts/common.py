@@ -35,7 +35,7 @@ def say(text):
 
 
 def main(function):
-    prog = Path(sys.argv[0]).name
+    prog = Path(sys.argv[0]).stem
     try:
         sys.exit(function())
     except Failure as e:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The ring of inputs and results that snapctl-harness, in the guest, and
- * scripts/snapctl-feed, on the host, share in the persistent region.
+ * snapctl-feed, on the host, share in the persistent region.
  *
  * The region is neither loaded nor reset, so all that has to outlive an
  * iteration is here.  All numbers are little endian.

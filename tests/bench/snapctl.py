@@ -14,9 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / 'tests/functional'), str(ROOT / 'scripts')]
-
 import feedlib
 import standalone
 from lib import products

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""scripts/ram-reset-loop, with a guest that answers, hangs, crashes, dies."""
+"""ram-reset-loop, with a guest that answers, hangs, crashes, dies."""
 
 import re
 import signal
@@ -13,7 +13,7 @@ import pytest
 from lib import products
 from lib.machine import MIB, run_quietly
 
-TOOL = products.REPO / 'scripts/ram-reset-loop'
+TOOL = products.REPO / 'contrib/ram-reset/ram-reset-loop'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
 # to the end of the line, or the rest of it comes after each load
 READY = ('--ready', r'^ready 3 \w+\n')

@@ -16,7 +16,7 @@ from lib.machine import MIB, MachineError
 
 RAM_SIZE = 256 * MIB
 REGION = 8 * MIB
-FEED = products.REPO / 'scripts/snapctl-feed'
+FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
 REWIND = {'strategy': 'auto', 'options': ',rewind=on'}
 ITERATIONS = 1000
 FEW = 100

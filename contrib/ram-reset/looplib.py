@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What scripts/ram-reset-loop counts, and the guest's serial port."""
+"""What ram-reset-loop counts, and the guest's serial port."""
 
 import asyncio
 import contextlib
@@ -9,11 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common import Failure
-
-# Events of a guest that is no more, for the tools that take it back
-CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
-           'GUEST_PANICKED': 'the guest panicked'}
+from program import Failure
 
 
 @dataclass

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[2]
-FEED = REPO / 'scripts/snapctl-feed'
+FEED = REPO / 'contrib/snapctl/snapctl-feed'
 SIZE = 1 << 20
 MAGIC, VERSION, FEATURES, SLOTS, COMMAND, STATUS, ERROR, GENERATION = (
     offset // 4 for offset in (0, 4, 8, 0xc, 0x14, 0x18, 0x1c, 0x20))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""scripts/ram-reset-xml: it adds its lines, and leaves every other byte."""
+"""ram-reset-xml: it adds its lines, and leaves every other byte."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / 'scripts/ram-reset-xml'
+TOOL = Path(__file__).resolve().parents[2] / 'contrib/ram-reset/ram-reset-xml'
 DOMAINS = Path(__file__).resolve().parent / 'domains'
 QEMU = '{http://libvirt.org/schemas/domain/qemu/1.0}'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'

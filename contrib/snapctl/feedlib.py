@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What scripts/snapctl-feed shares with the guest, and how it revives it."""
+"""What snapctl-feed shares with the guest, and how it revives it."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import Failure
-from looplib import CRASHES
+from program import CRASHES, Failure
 
 # contrib/snapctl/ring.h says what these are
 MAGIC = int.from_bytes(b'SNAPRING', 'little')

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fuzz the snapctl device with QEMU's own generic fuzzer.
 
@@ -74,7 +73,7 @@ def describe(run, progress, file):
             ', '.join(failed) if failed else 'see the report above')
     found = f'{run.name}: {what}; log and disk are beside {rel(file)}'
     if file.exists():
-        return (f'{found}\n    scripts/fuzz-snapctl --reproduce '
+        return (f'{found}\n    tests/fuzz/fuzz-snapctl --reproduce '
                 f'{shlex.quote(rel(file))}')
     return (f'{found},\n    which was not written; inputs that may show it '
             f'are in {rel(file)}.corpus')
@@ -170,7 +169,7 @@ def reproduce(binaries, file):
 
 def parse():
     p = argparse.ArgumentParser(
-        description=__doc__,
+        prog='fuzz-snapctl', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--seconds', metavar='N', type=int, default=600,
                    help='for all configurations together (default: 600)')

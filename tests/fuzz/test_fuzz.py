@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""scripts/fuzz-snapctl: usage, its inputs, and what it reads of a run."""
+"""fuzz-snapctl: usage, its inputs, and what it reads of a run."""
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / 'scripts'
-sys.path.insert(0, str(SCRIPTS))
+import fuzzinputs
+import fuzzrun
 
-import fuzzinputs   # noqa: E402
-import fuzzrun      # noqa: E402
+PROGRAM = Path(__file__).with_name('fuzz-snapctl')
 
 # Sizes of the structures that QEMU's generic fuzzer reads, by operation
 SIZES = {fuzzinputs.READ: 8, fuzzinputs.WRITE: 16, fuzzinputs.PCI_WRITE: 8,
@@ -42,7 +40,7 @@ snapctl_ref'''
 
 
 def script(*args):
-    return subprocess.run([SCRIPTS / 'fuzz-snapctl', *args], text=True,
+    return subprocess.run([PROGRAM, *args], text=True,
                           capture_output=True, check=False, timeout=60)
 
 

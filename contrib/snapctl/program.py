@@ -1,0 +1,1 @@
+../ram-reset/program.py
