@@ -19,7 +19,7 @@ from pathlib import Path
 
 import fuzzbuild
 from common import Failure, main, rel, say
-from fuzzrun import CONFIGS, FREE, Run, SOURCE
+from fuzzrun import CONFIGS, FREE, Run, SOURCES
 
 FINDINGS = fuzzbuild.FUZZ / 'findings'
 # How the seconds are divided; the others have one share
@@ -117,11 +117,11 @@ def say_coverage(all_progress):
     lines, here = {}, 0
     for function, places in missed.items():
         for place, count in places.items():
-            m = re.search(re.escape(SOURCE) + r':([1-9]\d*)', place)
-            if m:
-                lines.setdefault(function, set()).add(int(m[1]))
+            m = SOURCES.search(place)
+            if m and int(m[2]):
+                lines.setdefault(f'{m[1]}: {function}', set()).add(int(m[2]))
                 here += count
-    say(f'{SOURCE}: {total - left.total()} of {total} edges reached, and '
+    say(f'The device: {total - left.total()} of {total} edges reached, and '
         f'{left.total() - here} of the others are in inlined headers or '
         'between lines; not reached:')
     for function, numbers in lines.items():

@@ -13,7 +13,8 @@ import fuzzbuild
 import fuzzinputs
 from common import Failure, say
 
-SOURCE = 'hw/misc/snapctl.c'
+# the device, every edge of which the fuzzer is to reach
+SOURCES = re.compile(r'hw/misc/(snapctl(?:-command)?\.c):(\d+)')
 DISK_SIZE, FREE = '1M', 256 << 20
 INPUT_SIZE = 600        # some 30 operations, each of which may be a save
 INPUT_TIMEOUT = 30      # seconds for one input, which takes milliseconds
@@ -87,9 +88,9 @@ class Progress:
         elif m := re.match(r'(COVERED|UNCOVERED)_FUNC: hits: \d+ edges: '
                            r'(\d+)/(\d+) (\S+) (\S+)', line):
             self.function = None
-            if SOURCE in m[5]:
+            if SOURCES.search(m[5]):
                 self.edges[m[4]] = int(m[3])
-            if SOURCE in m[5] and m[1] == 'COVERED':
+            if SOURCES.search(m[5]) and m[1] == 'COVERED':
                 self.function = m[4]
                 self.missed[m[4]] = Counter()
         elif m := re.match(r'\s+UNCOVERED_PC: (\S+)', line):

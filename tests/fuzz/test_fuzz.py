@@ -27,6 +27,7 @@ COVERED_FUNC: hits: 6 edges: 2/4 regs_read /q/../hw/misc/snapctl.c:269
 COVERED_FUNC: hits: 6 edges: 1/2 msix_reset /q/../hw/pci/msix.c:2
   UNCOVERED_PC: /q/../hw/pci/msix.c:3
 UNCOVERED_FUNC: hits: 0 edges: 0/3 snapctl_exit /q/../hw/misc/snapctl.c:486
+UNCOVERED_FUNC: hits: 0 edges: 0/5 execute /q/../hw/misc/snapctl-command.c:9
 '''
 TRACE = '''\
 snapctl_accepted slot 0, command 1
@@ -93,7 +94,8 @@ def test_progress(tmp_path):
     assert progress.update()
     assert str(progress) == ('300 runs, cov 276, ft 614, 1 saves, 1 loads, '
                              '1 failed saves, 1 refused')
-    assert progress.edges == {'regs_read': 4, 'snapctl_exit': 3}
+    assert progress.edges == {'regs_read': 4, 'snapctl_exit': 3,
+                              'execute': 5}
     assert progress.missed['regs_read'].total() == 2
     assert len(progress.errors) == 1 and 'no space' in progress.errors[0]
     assert progress.failed('q35') == ['1 failed saves']

@@ -1,0 +1,82 @@
+/*
+ * snapctl: what snapctl.c and snapctl-command.c share
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef HW_MISC_SNAPCTL_INTERNAL_H
+#define HW_MISC_SNAPCTL_INTERNAL_H
+
+#include "hw/misc/snapctl.h"
+#include "hw/pci/pci_device.h"
+#include "qapi/qapi-types-snapctl.h"
+#include "system/hostmem.h"
+
+OBJECT_DECLARE_SIMPLE_TYPE(SnapctlState, SNAPCTL)
+
+struct SnapctlState {
+    PCIDevice parent_obj;
+
+    MemoryRegion regs;
+    VMChangeStateEntry *vm_state_handler;
+    QEMUBH *bh;
+
+    /* properties */
+    SnapctlAllow allow;
+    char *slots;
+    uint32_t min_interval;
+    HostMemoryBackend *region;
+
+    char **tags;
+    uint32_t nr_tags;
+
+    /* what a snapshot has of the device */
+    uint32_t slot;
+    uint32_t command;           /* pending, or 0 */
+    uint32_t status;
+    uint32_t error;
+    uint64_t generation;
+    uint64_t load_ns;
+    uint8_t random[SNAPCTL_RANDOM_SIZE];
+    bool irq_due;
+
+    /* of the load that is being done, for what the guest reads after it */
+    bool loading;
+    uint64_t former_generation;
+    int64_t stopped_ns;         /* when the guest was stopped for it, or 0 */
+
+    /* snapctl-command.c's, and of no snapshot */
+    bool used;
+    int64_t used_ns;            /* when the last command ended */
+    uint64_t saves, loads, failures, refused;
+    SnapctlOutcome *last;
+    int64_t logged_ns;          /* when a failure was, or 0 */
+    uint64_t unlogged;          /* failures since then */
+};
+
+/* All functions are called with the BQL held */
+
+/* snapctl.c */
+
+/* The device, or NULL; @ambiguous: whether there are two, may be NULL */
+SnapctlState *snapctl_find(bool *ambiguous);
+
+/* snapctl-command.c */
+
+/* Around the time in which the device may get commands */
+void snapctl_command_init(SnapctlState *s);
+void snapctl_command_exit(SnapctlState *s);
+
+/* What allow= says of @command, SNAPCTL_COMMAND_SAVE or _LOAD */
+bool snapctl_is_allowed(const SnapctlState *s, uint32_t command);
+
+/* The guest has written @command, of which nothing is known, and none pends */
+void snapctl_begin(SnapctlState *s, uint32_t command);
+
+/* The guest runs again, and with it a command that has had to wait for that */
+void snapctl_go_on(SnapctlState *s);
+
+/* No command pends any more; @status and @error are what the guest reads */
+void snapctl_finish(SnapctlState *s, uint32_t status, uint32_t error);
+
+#endif
