@@ -10,7 +10,8 @@
 #include "qemu/timer.h"
 #include "qom/object_interfaces.h"
 #include "system/ram-reset/block/find-data.h"
-#include "calibrate.h"
+#include "system/ram-reset/measure/guest.h"
+#include "system/ram-reset/measure/memory.h"
 #include "facts.h"
 #include "trace.h"
 
@@ -32,7 +33,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
  * RamResetAuto: an instance
  *
  * @costs_file: where to read @costs from; NULL to measure them
- * @guest: what calibrate_guest() has found
+ * @guest: what measure_guest() has found
  * @calibration_ns: how long it took to measure all of that
  * @tried: kinds of memory whose costs are known, or cannot be
  * @blocks: RamResetKnown by the name of the RAM block
@@ -81,7 +82,7 @@ static CostsKind kind_of(bool shared, size_t page_size)
 }
 
 /* What the guest has mapped is lost granule by granule */
-static void add_guest(const RamResetAuto *ra, PolicyCosts *costs)
+static void add_guest(const RamResetAuto *ra, MemoryCosts *costs)
 {
     costs->guest_fault = ra->guest.fault;
     costs->guest_map = ra->guest.map;
@@ -92,16 +93,16 @@ static void add_guest(const RamResetAuto *ra, PolicyCosts *costs)
 static void calibrate_kind(RamResetAuto *ra, CostsKind kind)
 {
     int64_t before = get_clock();
-    PolicyCosts *costs = &ra->costs.kinds[kind];
+    MemoryCosts *costs = &ra->costs.kinds[kind];
 
     if (ra->tried[kind]) {
         return;
     }
     ra->tried[kind] = true;
     if (!ra->calibration_ns) {
-        ra->guest = calibrate_guest();
+        ra->guest = measure_guest();
     }
-    ra->costs.known[kind] = calibrate(kind, costs);
+    ra->costs.known[kind] = measure_memory(kind, costs);
     add_guest(ra, costs);
     ra->calibration_ns += get_clock() - before;
     trace_ram_reset_calibrated(costs_kind_name(kind), ra->costs.known[kind],
@@ -327,7 +328,7 @@ static void clear_instead(RamResetBlock *blk, const char *why)
 
 /* The costs for the memory that @blk is in; false if they are not known */
 static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
-                     PolicyCosts *costs)
+                     MemoryCosts *costs)
 {
     CostsKind kind = kind_of(blk->map.shared, blk->map.page_size);
 
@@ -339,7 +340,7 @@ static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
 }
 
 static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
-                   const PolicyCosts *costs, char **refusals)
+                   const MemoryCosts *costs, char **refusals)
 {
     g_autofree bool *discard = NULL;
     PolicyDecision decision;
@@ -399,7 +400,7 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
         [POLICY_DISCARD] = refusal(rr, blk, POLICY_DISCARD),
         [POLICY_REMAP] = refusal(rr, blk, POLICY_REMAP),
     };
-    PolicyCosts costs;
+    MemoryCosts costs;
 
     if (!ra->costs_file && rr->template_dir) {
         calibrate_kind(ra, kind_of(blk->map.shared, blk->map.page_size));
@@ -482,7 +483,7 @@ static void auto_query(RamReset *rr, RamResetObjectInfo *obj)
     info->objective = ra->objective;
     info->calibration_ns = ra->calibration_ns;
     for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
-        const PolicyCosts *from = &ra->costs.kinds[kind];
+        const MemoryCosts *from = &ra->costs.kinds[kind];
         RamResetCosts *costs;
 
         if (!ra->costs.known[kind]) {

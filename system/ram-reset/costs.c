@@ -1,11 +1,12 @@
 /*
- * ram-reset-auto: what things cost on a host, kind of memory by kind
+ * Measuring: what things cost on a host, kind of memory by kind
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifdef RAM_RESET_STANDALONE
 #include <glib.h>
+#include <stddef.h>
 #include <string.h>
 #else
 #include "qemu/osdep.h"
@@ -24,15 +25,15 @@ static const struct {
     const char *name;
     size_t offset;
 } keys[] = {
-    { "test", offsetof(PolicyCosts, test) },
-    { "clear", offsetof(PolicyCosts, clear) },
-    { "discard-call", offsetof(PolicyCosts, discard_call) },
-    { "discard", offsetof(PolicyCosts, discard) },
-    { "remap-call", offsetof(PolicyCosts, remap_call) },
-    { "remap", offsetof(PolicyCosts, remap) },
-    { "fault", offsetof(PolicyCosts, fault) },
-    { "guest-fault", offsetof(PolicyCosts, guest_fault) },
-    { "guest-map", offsetof(PolicyCosts, guest_map) },
+    { "test", offsetof(MemoryCosts, test) },
+    { "clear", offsetof(MemoryCosts, clear) },
+    { "discard-call", offsetof(MemoryCosts, discard_call) },
+    { "discard", offsetof(MemoryCosts, discard) },
+    { "remap-call", offsetof(MemoryCosts, remap_call) },
+    { "remap", offsetof(MemoryCosts, remap) },
+    { "fault", offsetof(MemoryCosts, fault) },
+    { "guest-fault", offsetof(MemoryCosts, guest_fault) },
+    { "guest-map", offsetof(MemoryCosts, guest_map) },
 };
 
 const char *costs_kind_name(CostsKind kind)
@@ -42,7 +43,7 @@ const char *costs_kind_name(CostsKind kind)
     return names[kind];
 }
 
-static char *read_kind(GKeyFile *file, const char *group, PolicyCosts *costs)
+static char *read_kind(GKeyFile *file, const char *group, MemoryCosts *costs)
 {
     g_autoptr(GError) err = NULL;
     g_auto(GStrv) found = g_key_file_get_keys(file, group, NULL, NULL);
@@ -110,9 +111,9 @@ char *costs_read(const char *path, HostCosts *costs)
     return NULL;
 }
 
-PolicyCosts costs_for_granule(const PolicyCosts *costs, uint32_t granule)
+MemoryCosts costs_for_granule(const MemoryCosts *costs, uint32_t granule)
 {
-    PolicyCosts scaled = *costs;
+    MemoryCosts scaled = *costs;
 
     scaled.granule = granule;
     scaled.fault = costs->fault / costs->granule * granule;

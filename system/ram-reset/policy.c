@@ -66,7 +66,7 @@ double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages)
     return all <= 1 ? pages > 0 : all * (1 - pow(1 - 1 / all, pages));
 }
 
-static double granules(const PolicyCosts *costs, const PolicyFacts *facts,
+static double granules(const MemoryCosts *costs, const PolicyFacts *facts,
                        uint32_t pages)
 {
     return policy_granules(costs->granule, facts->chunk_pages, pages);
@@ -83,7 +83,7 @@ static unsigned clearing_threads(const PolicyFacts *facts)
     return MAX(1, MIN(facts->threads, wanted));
 }
 
-static PolicyEstimate estimate_clear(const PolicyCosts *costs,
+static PolicyEstimate estimate_clear(const MemoryCosts *costs,
                                      const PolicyFacts *facts,
                                      const PolicyChunk *c, unsigned threads)
 {
@@ -105,7 +105,7 @@ static PolicyEstimate estimate_clear(const PolicyCosts *costs,
 }
 
 /* @remap: by fresh memory; else by giving pages back */
-static PolicyEstimate estimate_empty(const PolicyCosts *costs,
+static PolicyEstimate estimate_empty(const MemoryCosts *costs,
                                      const PolicyFacts *facts,
                                      const PolicyChunk *c, bool remap)
 {
@@ -134,7 +134,7 @@ static PolicyEstimate estimate_empty(const PolicyCosts *costs,
  * discarding takes one more call.  Backwards: @discard has, for a while, what is
  * best for a chunk if the one before it is cleared, and @follow if discarded.
  */
-static PolicyEstimate split(const PolicyCosts *costs, const PolicyFacts *facts,
+static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
                             unsigned threads, bool *discard)
 {
     g_autofree bool *follow = g_new(bool, facts->nr_chunks);
@@ -186,7 +186,7 @@ static bool is_better(PolicyObjective objective,
     return policy_score(objective, e) < policy_score(objective, than) * margin;
 }
 
-PolicyDecision policy_decide(const PolicyCosts *costs,
+PolicyDecision policy_decide(const MemoryCosts *costs,
                              const PolicyFacts *facts, bool *discard)
 {
     PolicyDecision d = { .choice = POLICY_CLEAR };
@@ -229,10 +229,10 @@ bool policy_learn_together(PolicyChoice one, PolicyChoice other)
     return one == other || (gives_all_back(one) && gives_all_back(other));
 }
 
-PolicyCosts policy_experienced(const PolicyCosts *costs,
+MemoryCosts policy_experienced(const MemoryCosts *costs,
                                const double slower[POLICY_NR_CHOICES])
 {
-    PolicyCosts c = *costs;
+    MemoryCosts c = *costs;
 
     c.test *= slower[POLICY_CLEAR];
     c.clear *= slower[POLICY_CLEAR];

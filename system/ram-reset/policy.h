@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "costs.h"
 
 /*
  * A function of what things cost here and of what there is to do, and of
@@ -18,20 +19,6 @@
  * Pages are those of 4 KiB that the host counts in, whatever it maps.  What
  * one fault brings is a granule: a page, or a huge one.
  */
-
-/* What things cost for one kind of memory, in nanoseconds of one thread */
-typedef struct PolicyCosts {
-    uint32_t granule;       /* pages */
-    double test;            /* a page that is zero: to find that out */
-    double clear;           /* one that is not: to find out, and to clear */
-    double discard_call;       /* giving back a range, apart from its pages */
-    double discard;            /* ... each page that is there */
-    double remap_call;      /* fresh memory for a block, apart from ... */
-    double remap;           /* ... each page that was there */
-    double fault;           /* QEMU touches a granule that is not there */
-    double guest_fault;     /* what is added to that if the guest does */
-    double guest_map;       /* the guest touches one that QEMU has touched */
-} PolicyCosts;
 
 typedef enum PolicyObjective {
     POLICY_TOTAL,           /* the load, and the faults that the guest has */
@@ -96,7 +83,7 @@ typedef struct PolicyDecision {
  * where POLICY_SPLIT is chosen.  The simpler choice is taken if another one does
  * not take some percent less time: estimates are not exact.
  */
-PolicyDecision policy_decide(const PolicyCosts *costs,
+PolicyDecision policy_decide(const MemoryCosts *costs,
                              const PolicyFacts *facts, bool *discard);
 
 /* How many granules @pages are in, if they lie anywhere in a chunk */
@@ -107,7 +94,7 @@ double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages);
  * there in gigabytes take some times as long: 5 times were seen.  @slower: by
  * PolicyChoice, so many times what was calibrated; each starts as 1.
  */
-PolicyCosts policy_experienced(const PolicyCosts *costs,
+MemoryCosts policy_experienced(const MemoryCosts *costs,
                                const double slower[POLICY_NR_CHOICES]);
 
 /*

@@ -20,7 +20,7 @@
 #include "qobject/qdict.h"
 #include "system/ram-reset-rewind.h"
 #include "system/system.h"
-#include "calibrate.h"
+#include "system/ram-reset/measure/guest.h"
 #include "choice.h"
 #include "dirty.h"
 #include "internal.h"
@@ -404,7 +404,7 @@ static double faults_ns(uint64_t pages)
         return 0;
     }
     if (!rewind_state.fault_ns) {
-        rewind_state.fault_ns = calibrate_write_fault() ?: TCG_FAULT_NS;
+        rewind_state.fault_ns = measure_write_fault() ?: TCG_FAULT_NS;
     }
     return pages * rewind_state.fault_ns;
 }

@@ -1,28 +1,16 @@
 /*
- * Unit tests for system/ram-reset/policy.c and costs.c
+ * Unit tests for system/ram-reset/policy.c
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include <glib.h>
-#include <glib/gstdio.h>
 #include <math.h>
-#include <string.h>
-#include "../../system/ram-reset/costs.h"
+#include "../../system/ram-reset/policy.h"
+#include "host-costs.h"
 
 #define CHUNK_PAGES 512
 #define CHUNKS      512             /* 1 GiB */
-
-static HostCosts load_costs(const char *host)
-{
-    g_autofree char *name = g_strdup_printf("%s.costs", host);
-    g_autofree char *path = g_test_build_filename(G_TEST_DIST, "costs", name,
-                                                  NULL);
-    HostCosts costs;
-
-    g_assert_null(costs_read(path, &costs));
-    return costs;
-}
 
 /* Pages of a chunk; the same for each, or another for the second half */
 typedef struct Scene {
@@ -75,7 +63,7 @@ typedef struct Case {
 static void test_decision(const void *opaque)
 {
     const Case *c = opaque;
-    HostCosts costs = load_costs(c->host);
+    HostCosts costs = host_costs_load(c->host);
     PolicyFacts facts = facts_of(&scenes[c->scene], c->objective);
     bool discard[CHUNKS];
     PolicyDecision d = policy_decide(&costs.kinds[c->kind], &facts, discard);
@@ -100,7 +88,7 @@ static void test_estimates(void)
     static const PolicyChunk chunks[] = {
         { 10, 4, 2, 0 }, { 0, 3, 0, 0 }, { 6, 0, 6, 0 },
     };
-    PolicyCosts costs = {
+    MemoryCosts costs = {
         .granule = 1, .test = 1, .clear = 3, .discard_call = 100, .discard = 10,
         .remap_call = 1000, .remap = 20, .fault = 50, .guest_fault = 7,
         .guest_map = 5,
@@ -142,7 +130,7 @@ static void test_estimates(void)
     g_assert_cmpuint(e[POLICY_DISCARD].resident, ==, 2 * CHUNK_PAGES);
 }
 
-static double score_of(const PolicyCosts *costs, const PolicyFacts *facts,
+static double score_of(const MemoryCosts *costs, const PolicyFacts *facts,
                        unsigned mask)
 {
     PolicyFacts one = *facts;
@@ -182,9 +170,9 @@ static PolicyFacts random_facts(GRand *rand, PolicyChunk *chunks, unsigned nr)
     };
 }
 
-static PolicyCosts random_costs(GRand *rand)
+static MemoryCosts random_costs(GRand *rand)
 {
-    return (PolicyCosts) {
+    return (MemoryCosts) {
         .granule = g_rand_boolean(rand) ? 1 : CHUNK_PAGES,
         .test = g_rand_double_range(rand, 10, 300),
         .clear = g_rand_double_range(rand, 10, 300),
@@ -206,7 +194,7 @@ static void test_split_is_the_best(void)
     for (unsigned round = 0; round < 2000; round++) {
         PolicyChunk chunks[8];
         PolicyFacts facts = random_facts(rand, chunks, 2 + round % 7);
-        PolicyCosts costs = random_costs(rand);
+        MemoryCosts costs = random_costs(rand);
         bool discard[8];
         PolicyDecision d = policy_decide(&costs, &facts, discard);
         double split = policy_score(facts.objective,
@@ -237,7 +225,7 @@ static void test_owed(void)
     g_autoptr(GRand) rand = g_rand_new_with_seed(6);
 
     for (unsigned round = 0; round < 500; round++) {
-        PolicyCosts costs = random_costs(rand);
+        MemoryCosts costs = random_costs(rand);
         PolicyChunk chunks[8];
         PolicyFacts facts = random_facts(rand, chunks, 8);
         double spent = 0, discarding, testing;
@@ -273,10 +261,10 @@ static void test_owed(void)
 static void test_experience(void)
 {
     static const double truths[] = { 0.3, 1, 5 };
-    PolicyCosts costs = { .test = 2, .clear = 3, .discard_call = 5, .discard = 7,
+    MemoryCosts costs = { .test = 2, .clear = 3, .discard_call = 5, .discard = 7,
                           .remap_call = 11, .remap = 13, .fault = 17 };
     double slower[POLICY_NR_CHOICES] = { 2, 3, 4, 5 };
-    PolicyCosts c = policy_experienced(&costs, slower);
+    MemoryCosts c = policy_experienced(&costs, slower);
 
     g_assert_true(c.test == 4 && c.clear == 6 && c.discard_call == 15 &&
                   c.discard == 21 && c.remap_call == 44 && c.remap == 52 &&
@@ -311,7 +299,7 @@ static void test_equals(void)
         .chunk_pages = CHUNK_PAGES, .threads = 1, .can_discard = true,
         .can_remap = true,
     };
-    PolicyCosts costs = { .granule = 1, .test = 100, .clear = 100,
+    MemoryCosts costs = { .granule = 1, .test = 100, .clear = 100,
                           .discard = 100, .remap = 80, .fault = 500 };
     bool discard;
 
@@ -336,7 +324,7 @@ static void test_equals(void)
 /* Where it is only guessed what is where */
 static void test_no_split_by_guess(void)
 {
-    HostCosts costs = load_costs("thp");
+    HostCosts costs = host_costs_load("thp");
     PolicyFacts facts = facts_of(&scenes[MIXED], POLICY_TOTAL);
     bool discard[CHUNKS];
 
@@ -353,7 +341,7 @@ static void test_refused(void)
 
     for (unsigned round = 0; round < 500; round++) {
         PolicyFacts facts = random_facts(rand, chunks, 8);
-        PolicyCosts costs = random_costs(rand);
+        MemoryCosts costs = random_costs(rand);
         bool discard[8];
 
         facts.can_discard = false;
@@ -368,80 +356,6 @@ static void test_refused(void)
             g_assert_not_reached();
         }
     }
-}
-
-static char *write_file(const char *text)
-{
-    char *name = NULL;
-    int fd = g_file_open_tmp("ram-reset-XXXXXX", &name, NULL);
-
-    g_assert_cmpint(fd, >=, 0);
-    g_close(fd, NULL);
-    g_assert_true(g_file_set_contents(name, text, -1, NULL));
-    return name;
-}
-
-static void test_costs_file(void)
-{
-    HostCosts costs = load_costs("nested-kvm"), thp = load_costs("thp");
-
-    for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
-        g_assert_true(costs.known[kind]);
-        g_assert_cmpint(thp.known[kind], ==, kind == COSTS_ANONYMOUS);
-    }
-    g_assert_cmpuint(costs.kinds[COSTS_SHARED].granule, ==, 1);
-    g_assert_cmpuint(costs.kinds[COSTS_HUGETLB].granule, ==, 512);
-    g_assert_cmpfloat(costs.kinds[COSTS_SHARED].test, ==, 113);
-    g_assert_cmpfloat(costs.kinds[COSTS_SHARED].guest_map, ==, 1200);
-}
-
-#define KEYS "test=1\nclear=1\ndiscard-call=1\ndiscard=1\nremap-call=1\nremap=1\n" \
-             "fault=1\nguest-fault=1\n"
-
-static void test_costs_errors(void)
-{
-    static const char *const cases[][2] = {
-        { "", "its groups are not" },
-        { "nonsense", "" },
-        { "[anon]\n" KEYS, "its groups are not" },
-        { "[anonymous]\n" KEYS "guest-map=1", "granule" },
-        { "[anonymous]\ngranule=4096\n" KEYS, "guest-map" },
-        { "[anonymous]\ngranule=4097\n" KEYS "guest-map=1", "granule=4097" },
-        { "[anonymous]\ngranule=0\n" KEYS "guest-map=1", "granule=0" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=-1", "guest-map=-1" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=nan", "guest-map" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=x", "cannot be interpreted" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\nextra=1", "not known" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\n[other]\na=1",
-          "its groups are not" },
-    };
-    HostCosts costs;
-    char *reason;
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *name = write_file(cases[i][0]);
-
-        reason = costs_read(name, &costs);
-        g_assert_nonnull(reason);
-        if (!strstr(reason, cases[i][1])) {
-            g_error("'%s' does not say '%s'", reason, cases[i][1]);
-        }
-        g_free(reason);
-        g_unlink(name);
-    }
-    reason = costs_read("/nonexistent/file", &costs);
-    g_assert_nonnull(reason);
-    g_free(reason);
-}
-
-static void test_costs_for_granule(void)
-{
-    HostCosts costs = load_costs("nested-kvm");
-    PolicyCosts huge = costs_for_granule(&costs.kinds[COSTS_HUGETLB], 262144);
-
-    g_assert_cmpuint(huge.granule, ==, 262144);
-    g_assert_cmpfloat(huge.fault, ==, 512 * costs.kinds[COSTS_HUGETLB].fault);
-    g_assert_cmpfloat(huge.discard, ==, costs.kinds[COSTS_HUGETLB].discard / 512);
 }
 
 int main(int argc, char **argv)
@@ -492,8 +406,5 @@ int main(int argc, char **argv)
     g_test_add_func("/policy/equals", test_equals);
     g_test_add_func("/policy/no-split-by-guess", test_no_split_by_guess);
     g_test_add_func("/policy/refused", test_refused);
-    g_test_add_func("/costs/file", test_costs_file);
-    g_test_add_func("/costs/errors", test_costs_errors);
-    g_test_add_func("/costs/for-granule", test_costs_for_granule);
     return g_test_run();
 }
