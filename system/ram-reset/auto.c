@@ -9,10 +9,9 @@
 #include "qapi/util.h"
 #include "qemu/timer.h"
 #include "qom/object_interfaces.h"
-#include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/measure/memory.h"
-#include "facts.h"
 #include "trace.h"
 
 OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
@@ -24,8 +23,8 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
 #define MISJUDGED_NS     200000
 
 /*
- * What takes less is much the same by any strategy, and how long it took says
- * more of what else the host did
+ * With less to do, all strategies take much the same time, which says more of
+ * what else the host did
  */
 #define WORTH_LEARNING_NS 1000000
 
@@ -53,27 +52,12 @@ struct RamResetAuto {
 
 /* What is remembered of a block from load to load */
 typedef struct RamResetKnown {
-    Facts *facts;
-    uint32_t granule;           /* pages */
-    bool keeps;                 /* nothing of it can be discarded */
+    History *history;
     double slower[POLICY_NR_CHOICES];   /* than calibrated, in past loads */
     /* of the load under way, or the last one */
-    PolicyChoice choice;
-    double estimated_ns;
+    AutoPlan plan;
     uint64_t planning_ns;
 } RamResetKnown;
-
-static const char *const strategies[] = {
-    [POLICY_CLEAR] = TYPE_RAM_RESET_MEMSET,
-    [POLICY_DISCARD] = TYPE_RAM_RESET_MADVISE,
-    [POLICY_REMAP] = TYPE_RAM_RESET_REMAP,
-};
-
-static const char *choice_name(PolicyChoice choice)
-{
-    return choice == POLICY_SPLIT
-           ? "split" : strategies[choice] + strlen(TYPE_RAM_RESET "-");
-}
 
 static CostsKind kind_of(bool shared, size_t page_size)
 {
@@ -81,7 +65,7 @@ static CostsKind kind_of(bool shared, size_t page_size)
            shared ? COSTS_SHARED : COSTS_ANONYMOUS;
 }
 
-/* What the guest has mapped is lost granule by granule */
+/* The host unmaps from the guest granule by granule */
 static void add_guest(const RamResetAuto *ra, MemoryCosts *costs)
 {
     costs->guest_fault = ra->guest.fault;
@@ -110,8 +94,9 @@ static void calibrate_kind(RamResetAuto *ra, CostsKind kind)
 }
 
 /*
- * Blocks that are there, and then those that are plugged, before anybody can
- * tell whether the object will claim them; never in a load
+ * QEMU calls this for all blocks that there are, and then for each that is
+ * plugged, before anybody can tell whether the object will claim it.  A load is
+ * not held up for that.
  */
 static void auto_block_added(RAMBlockNotifier *n, void *host, size_t size,
                              size_t max_size)
@@ -135,14 +120,14 @@ static void auto_machine_ready(RamReset *rr)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
 
-    /* Where templates are mapped they may never be needed */
+    /* Loads that map templates may never need costs */
     if (!ra->costs_file && !rr->template_dir) {
         ra->notifier.ram_block_added = auto_block_added;
         ram_block_notifier_add(&ra->notifier);
     }
 }
 
-/* Once: what they say must not change between two loads */
+/* Reads costs once: they must not change between two loads */
 static bool auto_check(RamReset *rr, Error **errp)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
@@ -171,7 +156,7 @@ static RamResetKnown *known_new(const RamResetBlock *blk)
 {
     RamResetKnown *known = g_new0(RamResetKnown, 1);
 
-    known->facts = facts_new(blk);
+    known->history = history_new(blk);
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
         known->slower[c] = 1;
     }
@@ -182,153 +167,25 @@ static void known_free(gpointer opaque)
 {
     RamResetKnown *known = opaque;
 
-    facts_free(known->facts);
+    history_free(known->history);
     g_free(known);
 }
 
-/* Of a block of another size nothing is known any more */
+/* A block that has another size now is a new one */
 static RamResetKnown *lookup(RamResetAuto *ra, const RamResetBlock *blk)
 {
     RamResetKnown *known = g_hash_table_lookup(ra->blocks, blk->info->name);
 
-    if (!known || !facts_fit(known->facts, blk)) {
+    if (!known || !history_fits(known->history, blk)) {
         known = known_new(blk);
         g_hash_table_replace(ra->blocks, g_strdup(blk->info->name), known);
     }
     return known;
 }
 
-/* Why @choice cannot serve @blk, to be freed; NULL if it can */
-static char *refusal(RamReset *rr, const RamResetBlock *blk,
-                     PolicyChoice choice)
-{
-    Error *err = NULL;
-    char *reason;
-
-    if (ram_reset_class(strategies[choice])->supports(rr, blk, &err)) {
-        return NULL;
-    }
-    reason = g_strdup(error_get_pretty(err));
-    error_free(err);
-    return reason;
-}
-
-static void tell_sums(RamResetDecision *info, const PolicyFacts *facts)
-{
-    for (size_t i = 0; i < facts->nr_chunks; i++) {
-        info->resident += (uint64_t)facts->chunks[i].resident * PAGE_SIZE;
-        info->stored += (uint64_t)facts->chunks[i].stored * PAGE_SIZE;
-        info->again += (uint64_t)facts->chunks[i].again * PAGE_SIZE;
-    }
-}
-
-static RamResetDecision *tell(const PolicyDecision *decision,
-                              const PolicyFacts *facts, char **refusals)
-{
-    RamResetDecision *info = g_new0(RamResetDecision, 1);
-    RamResetCandidateList **tail = &info->candidates;
-
-    for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-        const PolicyEstimate *e = &decision->estimates[c];
-        RamResetCandidate *candidate;
-
-        if (!e->possible && !refusals[c]) {
-            continue;
-        }
-        candidate = g_new0(RamResetCandidate, 1);
-        candidate->strategy = g_strdup(choice_name(c));
-        candidate->refused = g_steal_pointer(&refusals[c]);
-        if (e->possible) {
-            candidate->reset = e->reset;
-            candidate->load = e->load;
-            candidate->guest = e->guest;
-            candidate->owed = e->owed;
-            candidate->resident = e->resident * PAGE_SIZE;
-        }
-        QAPI_LIST_APPEND(tail, candidate);
-    }
-    tell_sums(info, facts);
-    return info;
-}
-
-/* What of @data, which is freed, lies in chunks that are not discarded */
-static GArray *without_discarded(GArray *data, uint64_t chunk, const bool *discard)
-{
-    GArray *left = g_array_new(false, false, sizeof(PrimRange));
-
-    for (unsigned i = 0; i < data->len; i++) {
-        PrimRange range = g_array_index(data, PrimRange, i), piece;
-
-        for (; range.len; range.start += piece.len, range.len -= piece.len) {
-            piece.start = range.start;
-            piece.len = MIN(range.len, chunk - range.start % chunk);
-            if (!discard[piece.start / chunk]) {
-                g_array_append_val(left, piece);
-            }
-        }
-    }
-    g_array_unref(data);
-    return left;
-}
-
-/*
- * Chunks are discarded, and then all that is left is cleared in one go; what the
- * snapshot stores it is told of.  Returns how many bytes are to be discarded.
- */
-static uint64_t split(RamResetBlock *blk, const PolicyFacts *facts,
-                      uint64_t chunk, const bool *discard)
-{
-    uint64_t discarded = 0;
-    size_t from, to;
-
-    for (from = 0; from < facts->nr_chunks; from = to) {
-        uint64_t start = from * chunk, end;
-
-        for (to = from + 1; to < facts->nr_chunks && discard[to] == discard[from];) {
-            to++;
-        }
-        end = MIN(to * chunk, blk->map.len);
-        if (discard[from]) {
-            ram_reset_add_part(blk, start, end - start,
-                               ram_reset_class(strategies[POLICY_DISCARD]));
-            discarded += end - start;
-        }
-    }
-    ram_reset_add_part(blk, 0, blk->map.len,
-                       ram_reset_class(strategies[POLICY_CLEAR]));
-    if (blk->data) {
-        blk->data = without_discarded(blk->data, chunk, discard);
-    }
-    return discarded;
-}
-
-static void carry_out(RamResetBlock *blk, const PolicyFacts *facts,
-                      PolicyChoice choice, uint64_t chunk, const bool *discard)
-{
-    if (choice == POLICY_SPLIT) {
-        blk->info->decision->discarded = split(blk, facts, chunk, discard);
-    } else {
-        ram_reset_add_part(blk, 0, blk->map.len,
-                           ram_reset_class(strategies[choice]));
-    }
-    blk->info->strategy = g_strdup(choice_name(choice));
-    blk->cleared = g_new0(uint32_t, facts->nr_chunks *
-                                    (chunk / RAM_RESET_CHUNK));
-}
-
-/* Without estimates */
-static void clear_instead(RamResetBlock *blk, const char *why)
-{
-    blk->info->strategy = g_strdup(choice_name(POLICY_CLEAR));
-    blk->info->reason = g_strdup_printf("this is always possible; others: %s",
-                                        why);
-    ram_reset_add_part(blk, 0, blk->map.len,
-                       ram_reset_class(strategies[POLICY_CLEAR]));
-}
-
 /* The costs for the memory that @blk is in; false if they are not known */
 static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
-                     MemoryCosts *costs)
+                     const RamResetKnown *known, MemoryCosts *costs)
 {
     CostsKind kind = kind_of(blk->map.shared, blk->map.page_size);
 
@@ -336,59 +193,11 @@ static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
     if (ra->costs.known[kind] && kind == COSTS_HUGETLB) {
         *costs = costs_for_granule(costs, blk->map.page_size / PAGE_SIZE);
     }
+    /* Costs that the user gives stay as they are */
+    if (!ra->costs_file) {
+        *costs = policy_experienced(costs, known->slower);
+    }
     return ra->costs.known[kind];
-}
-
-static void decide(RamResetAuto *ra, RamResetBlock *blk, RamResetKnown *known,
-                   const MemoryCosts *costs, char **refusals)
-{
-    g_autofree bool *discard = NULL;
-    PolicyDecision decision;
-    size_t nr_chunks;
-    uint64_t chunk;
-    const PolicyChunk *chunks = facts_chunks(known->facts, &nr_chunks, &chunk);
-    PolicyFacts facts = {
-        .objective = (PolicyObjective)ra->objective,
-        .chunks = chunks,
-        .nr_chunks = nr_chunks,
-        .chunk_pages = chunk / PAGE_SIZE,
-        .threads = ram_reset_threads(RAM_RESET(ra)),
-        .prealloc = ram_reset_block_is_preallocated(blk),
-        .can_discard = !refusals[POLICY_DISCARD],
-        .can_remap = !refusals[POLICY_REMAP],
-        .can_split = facts_are_learnt(known->facts),
-    };
-
-    discard = g_new0(bool, nr_chunks);
-    decision = policy_decide(costs, &facts, discard);
-    blk->info->decision = tell(&decision, &facts, refusals);
-    blk->info->reason = g_strdup_printf("the cheapest for '%s', by '%s'",
-                                        RamResetObjective_str(ra->objective),
-                                        ram_reset_id(RAM_RESET(ra)));
-    carry_out(blk, &facts, decision.choice, chunk, discard);
-    known->granule = costs->granule;
-    known->keeps = !facts.can_discard && !facts.can_remap;
-    known->choice = decision.choice;
-    known->estimated_ns = decision.estimates[decision.choice].reset;
-}
-
-/*
- * What is populated, for the facts.  Where it is certain, and nobody else has
- * the memory (@exclusive), clearing goes by it as well.
- */
-static GArray *find_populated(RamResetBlock *blk, bool exclusive)
-{
-    bool told;
-    GArray *data = ram_reset_find_data(blk, 0, blk->map.len, &told);
-
-    if (!told) {
-        g_array_unref(data);
-        return ram_reset_guess_populated(blk);
-    }
-    if (exclusive) {
-        blk->data = g_array_ref(data);
-    }
-    return data;
 }
 
 static void auto_plan(RamReset *rr, RamResetBlock *blk)
@@ -396,31 +205,16 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
     RamResetKnown *known = lookup(ra, blk);
     int64_t before = get_clock();
-    char *refusals[POLICY_NR_CHOICES] = {
-        [POLICY_DISCARD] = refusal(rr, blk, POLICY_DISCARD),
-        [POLICY_REMAP] = refusal(rr, blk, POLICY_REMAP),
-    };
     MemoryCosts costs;
 
     if (!ra->costs_file && rr->template_dir) {
         calibrate_kind(ra, kind_of(blk->map.shared, blk->map.page_size));
     }
-    if (!costs_of(ra, blk, &costs)) {
-        clear_instead(blk, refusals[POLICY_DISCARD] ?:
-                      "what this kind of memory costs is not known");
+    if (costs_of(ra, blk, known, &costs)) {
+        known->plan = auto_plan_cheapest(rr, blk, ra->objective, &costs,
+                                         known->history);
     } else {
-        g_autoptr(GArray) populated = find_populated(
-            blk, !blk->map.shared || !refusals[POLICY_REMAP]);
-
-        /* What is given stays as it is */
-        if (!ra->costs_file) {
-            costs = policy_experienced(&costs, known->slower);
-        }
-        facts_update(known->facts, populated, blk->expected);
-        decide(ra, blk, known, &costs, refusals);
-    }
-    for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-        g_free(refusals[c]);
+        auto_plan_without_costs(rr, blk);
     }
     known->planning_ns = get_clock() - before;
 }
@@ -428,25 +222,25 @@ static void auto_plan(RamReset *rr, RamResetBlock *blk)
 static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
 {
     double measured = blk->info->reset_ns - known->planning_ns;
-    double ratio = measured / known->estimated_ns;
+    double ratio = measured / known->plan.estimated_ns;
 
-    if (MAX(measured, known->estimated_ns) < MISJUDGED_NS) {
+    if (MAX(measured, known->plan.estimated_ns) < MISJUDGED_NS) {
         return;
     }
     if (ratio > MISJUDGED_FACTOR || ratio < 1.0 / MISJUDGED_FACTOR) {
         trace_ram_reset_misjudged(blk->info->name, blk->info->strategy,
-                                  known->estimated_ns, measured);
+                                  known->plan.estimated_ns, measured);
     }
     /*
-     * How long a split takes does not tell which half of it was slow, nor a
-     * remap that populates the fresh memory, whether it was that.
+     * The time of a split does not tell which half of it was slow, nor that of
+     * a remap that populates the fresh memory, whether it was that.
      */
-    if (MAX(measured, known->estimated_ns) >= WORTH_LEARNING_NS &&
-        known->choice != POLICY_SPLIT &&
-        (known->choice != POLICY_REMAP ||
+    if (MAX(measured, known->plan.estimated_ns) >= WORTH_LEARNING_NS &&
+        known->plan.choice != POLICY_SPLIT &&
+        (known->plan.choice != POLICY_REMAP ||
          !ram_reset_block_is_preallocated(blk))) {
         for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-            if (policy_learn_together(c, known->choice)) {
+            if (policy_learn_together(c, known->plan.choice)) {
                 known->slower[c] = policy_slower(known->slower[c], ratio);
             }
         }
@@ -462,10 +256,11 @@ static void auto_loaded(RamReset *rr, const RamResetBlock *blk)
         return;
     }
     if (blk->known) {
-        facts_learn(known->facts, blk, known->granule, known->keeps);
+        history_learn(known->history, blk, known->plan.granule,
+                      known->plan.keeps);
     }
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-        if (!policy_learn_together(c, known->choice)) {
+        if (!policy_learn_together(c, known->plan.choice)) {
             known->slower[c] = policy_slower_unused(known->slower[c]);
         }
     }

@@ -1,6 +1,36 @@
 /*
  * ram-reset-auto: which strategy is the cheapest
  *
+ * For each chunk of a block, and each strategy, the policy estimates what the
+ * next load is going to take: making memory zero, the faults while the snapshot
+ * is read, and those of the guest after it.  The sums over all chunks compare
+ * the strategies that treat all chunks alike.
+ *
+ * A fourth choice splits the block: it clears some chunks, and discards others.
+ * A run of discarded chunks takes one call more, so that what is best for a
+ * chunk depends on the one before it.  Of two states a chunk, cleared or
+ * discarded, dynamic programming finds the cheapest sequence, in a time that
+ * grows with the number of chunks.
+ *
+ * Of a page that neither the snapshot nor the guest uses any more, clearing has
+ * to find out at each load that it is zero; discarding it costs more, but once.
+ * Which is cheaper depends on how many loads are still to come, which nobody
+ * knows.  That is the ski rental problem: tests are the rent, a discard is the
+ * price.  The answer is to test until tests have cost as much as the discard
+ * would have, and then to discard.  If there are fewer loads, testing was the
+ * best that one could do; otherwise discarding at once was, and both together
+ * cost at most twice as much.  Hence clearing is charged with what it owes:
+ * tests that were wasted since the last discard.  (To both bounds add what one
+ * load's tests cost, and the margins below.)  If the guest does use a page
+ * again, its tests were not wasted.
+ *
+ * Costs are measured on scratch memory, which is small and in one piece.  A
+ * guest's pages that lie here and there in gigabytes take some times as long: 5
+ * times were seen.  So each strategy has a factor, which loads by it correct:
+ * by the square root of the error and at most 1.5 times, since one load may
+ * have been disturbed.  The factors of strategies that are not used go back to 1
+ * slowly, so that they are worth another try some day.
+ *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -12,25 +42,30 @@
 #include <math.h>
 #include "policy.h"
 
-/* As in memset.c: one thread for each 64 MiB */
+/* As in block/clear.c: one thread for each 64 MiB */
 #define PAGES_A_THREAD 16384
 
 /* Above any number of nanoseconds that a page can cost */
 #define FOOTPRINT_NS_A_PAGE 1e9
 
-/* What was calibrated is not off by more; by how much one load changes that */
+/* What was calibrated is not off by more */
 #define MOST_SLOWER   8
+/* By how much one load changes that, and how much of it is left after one */
 #define MOST_AT_ONCE  1.5
 #define FORGET        0.98
 
-/* How much of the time of one before it in the enum a choice may take */
+/*
+ * How much of the time of one before it in the enum a choice may take: what is
+ * simpler stays, since estimates are not exact
+ */
 static const double margins[POLICY_NR_CHOICES] = {
     [POLICY_DISCARD] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
 };
 
 /*
- * Both give the same pages back, which is most of what they cost: on the hosts
- * seen so far neither is faster, and what is measured goes to and fro.
+ * Discarding and remapping return the same pages to the host, which is most of
+ * what they cost: on the hosts seen so far neither is faster, and which of them
+ * is in measurements changes every time.
  */
 #define MARGIN_OF_EQUALS 0.75
 
@@ -99,12 +134,12 @@ static PolicyEstimate estimate_clear(const MemoryCosts *costs,
         .reset = (dirty * costs->clear + (left - dirty) * costs->test) /
                  threads,
         .load = brought * costs->fault,
-        .owed = c->vain * costs->test / threads,
+        .owed = c->wasted * costs->test / threads,
         .resident = c->resident + brought * costs->granule,
     };
 }
 
-/* @remap: by fresh memory; else by giving pages back */
+/* @remap: by fresh memory; else by discarding pages */
 static PolicyEstimate estimate_empty(const MemoryCosts *costs,
                                      const PolicyFacts *facts,
                                      const PolicyChunk *c, bool remap)
@@ -130,9 +165,8 @@ static PolicyEstimate estimate_empty(const MemoryCosts *costs,
 }
 
 /*
- * The cheapest way through all chunks, where going over from clearing to
- * discarding takes one more call.  Backwards: @discard has, for a while, what is
- * best for a chunk if the one before it is cleared, and @follow if discarded.
+ * Backwards: at first @discard has what is best for a chunk if the one before
+ * it is cleared, and @follow if that is discarded.
  */
 static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
                             unsigned threads, bool *discard)
@@ -147,7 +181,8 @@ static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
         PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
         PolicyEstimate empty = estimate_empty(costs, facts, c, false);
         double by_clear = policy_score(facts->objective, &clear) + after_clear;
-        double by_discard = policy_score(facts->objective, &empty) + after_discard;
+        double by_discard = policy_score(facts->objective, &empty) +
+                            after_discard;
 
         discard[i] = by_discard + costs->discard_call < by_clear;
         follow[i] = by_discard < by_clear;
@@ -219,14 +254,15 @@ PolicyDecision policy_decide(const MemoryCosts *costs,
     return d;
 }
 
-static bool gives_all_back(PolicyChoice choice)
+/* What of each is off is off for the same reason */
+static bool discards_all(PolicyChoice choice)
 {
     return choice == POLICY_DISCARD || choice == POLICY_REMAP;
 }
 
 bool policy_learn_together(PolicyChoice one, PolicyChoice other)
 {
-    return one == other || (gives_all_back(one) && gives_all_back(other));
+    return one == other || (discards_all(one) && discards_all(other));
 }
 
 MemoryCosts policy_experienced(const MemoryCosts *costs,

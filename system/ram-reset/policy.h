@@ -14,10 +14,9 @@
 
 /*
  * A function of what things cost here and of what there is to do, and of
- * nothing else: no QEMU, no clock, no state.
+ * nothing else: no QEMU, no clock, no state.  policy.c says how it decides.
  *
- * Pages are those of 4 KiB that the host counts in, whatever it maps.  What
- * one fault brings is a granule: a page, or a huge one.
+ * Pages and granules are as in costs.h.
  */
 
 typedef enum PolicyObjective {
@@ -32,10 +31,10 @@ typedef struct PolicyChunk {
     uint32_t stored;        /* that the snapshot is going to write */
     uint32_t again;         /* others that the guest will write afterwards */
     /*
-     * Others that past loads have tested, all added up, since the chunk was
-     * last discarded; had it been discarded again they would not have been there
+     * Tests of others that loads have wasted since the chunk was last
+     * discarded: had it been discarded again, there would have been none
      */
-    uint64_t vain;
+    uint64_t wasted;
 } PolicyChunk;
 
 typedef struct PolicyFacts {
@@ -63,13 +62,7 @@ typedef struct PolicyEstimate {
     double reset;           /* making memory zero */
     double load;            /* faults while the snapshot is read */
     double guest;           /* faults of the guest */
-    /*
-     * What past loads have spent on testing in vain: as soon as it is more
-     * than what it takes to be rid of those pages, it is time to do that.
-     * If they are not used again, both together are at most twice what the
-     * best would have been.
-     */
-    double owed;
+    double owed;            /* wasted by past loads: a reason to stop that */
     uint64_t resident;      /* when the load has ended */
 } PolicyEstimate;
 
@@ -79,9 +72,8 @@ typedef struct PolicyDecision {
 } PolicyDecision;
 
 /*
- * @discard: for each chunk whether it is to be discarded, by the caller; of use
- * where POLICY_SPLIT is chosen.  The simpler choice is taken if another one does
- * not take some percent less time: estimates are not exact.
+ * @discard: has an element for each chunk, which is set to whether it is to be
+ * discarded; of use where POLICY_SPLIT is chosen.
  */
 PolicyDecision policy_decide(const MemoryCosts *costs,
                              const PolicyFacts *facts, bool *discard);
@@ -90,26 +82,22 @@ PolicyDecision policy_decide(const MemoryCosts *costs,
 double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages);
 
 /*
- * Scratch memory is small and in one piece.  Pages of a guest that lie here and
- * there in gigabytes take some times as long: 5 times were seen.  @slower: by
- * PolicyChoice, so many times what was calibrated; each starts as 1.
+ * Corrects calibrated costs by what loads have taken.  @slower: by
+ * PolicyChoice, how many times as long; each starts as 1.
  */
 MemoryCosts policy_experienced(const MemoryCosts *costs,
                                const double slower[POLICY_NR_CHOICES]);
 
 /*
- * The next @slower of a strategy, after a load by it that took @ratio times what
- * was expected.  One load, which may have been disturbed, does not change much.
+ * The next @slower of a strategy, after a load by it that took @ratio times
+ * what was expected.
  */
 double policy_slower(double slower, double ratio);
 
-/* ... after a load by another one: in the long run it is worth another try */
+/* ... after a load by another strategy */
 double policy_slower_unused(double slower);
 
-/*
- * Whether what has been seen of @one goes for @other as well: discarding and
- * remapping give the same pages back.
- */
+/* Whether what a load by @one has shown goes for @other as well */
 bool policy_learn_together(PolicyChoice one, PolicyChoice other);
 
 /* What @objective has as small as can be, in nanoseconds */

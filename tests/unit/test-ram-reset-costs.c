@@ -22,7 +22,8 @@ static char *write_file(const char *text)
 
 static void test_file(void)
 {
-    HostCosts costs = host_costs_load("nested-kvm"), thp = host_costs_load("thp");
+    HostCosts costs = host_costs_load("nested-kvm");
+    HostCosts thp = host_costs_load("thp");
 
     for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
         g_assert_true(costs.known[kind]);
@@ -34,8 +35,8 @@ static void test_file(void)
     g_assert_cmpfloat(costs.kinds[COSTS_SHARED].guest_map, ==, 1200);
 }
 
-#define KEYS "test=1\nclear=1\ndiscard-call=1\ndiscard=1\nremap-call=1\nremap=1\n" \
-             "fault=1\nguest-fault=1\n"
+#define KEYS "test=1\nclear=1\ndiscard-call=1\ndiscard=1\n" \
+             "remap-call=1\nremap=1\nfault=1\nguest-fault=1\n"
 
 static void test_errors(void)
 {
@@ -49,8 +50,10 @@ static void test_errors(void)
         { "[anonymous]\ngranule=0\n" KEYS "guest-map=1", "granule=0" },
         { "[anonymous]\ngranule=4096\n" KEYS "guest-map=-1", "guest-map=-1" },
         { "[anonymous]\ngranule=4096\n" KEYS "guest-map=nan", "guest-map" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=x", "cannot be interpreted" },
-        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\nextra=1", "not known" },
+        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=x",
+          "cannot be interpreted" },
+        { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\nextra=1",
+          "not known" },
         { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\n[other]\na=1",
           "its groups are not" },
     };
@@ -80,7 +83,8 @@ static void test_for_granule(void)
 
     g_assert_cmpuint(huge.granule, ==, 262144);
     g_assert_cmpfloat(huge.fault, ==, 512 * costs.kinds[COSTS_HUGETLB].fault);
-    g_assert_cmpfloat(huge.discard, ==, costs.kinds[COSTS_HUGETLB].discard / 512);
+    g_assert_cmpfloat(huge.discard, ==,
+                      costs.kinds[COSTS_HUGETLB].discard / 512);
 }
 
 int main(int argc, char **argv)

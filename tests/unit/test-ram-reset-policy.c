@@ -31,12 +31,8 @@ static const Scene scenes[] = {
     [STORED] = { "the snapshot writes all", { 512, 512, 0 }, { 512, 512, 0 } },
 };
 
-static const char *choice_name(PolicyChoice choice)
-{
-    static const char *const names[] = { "clear", "discard", "remap", "split" };
-
-    return names[choice];
-}
+static const char *const objectives[] = { "total", "latency", "footprint" };
+static const char *const choices[] = { "clear", "discard", "remap", "split" };
 
 static PolicyFacts facts_of(const Scene *scene, PolicyObjective objective)
 {
@@ -60,6 +56,35 @@ typedef struct Case {
     PolicyChoice choice;
 } Case;
 
+#define CASE(host, kind, objective, scene, choice) \
+    { host, COSTS_##kind, POLICY_##objective, scene, POLICY_##choice }
+
+static const Case cases[] = {
+    CASE("nested-kvm", ANONYMOUS, TOTAL, EMPTY, CLEAR),
+    CASE("nested-kvm", ANONYMOUS, TOTAL, SPARSE, CLEAR),
+    CASE("nested-kvm", ANONYMOUS, TOTAL, GROWN, CLEAR),
+    CASE("nested-kvm", ANONYMOUS, TOTAL, LEFT, CLEAR),
+    CASE("nested-kvm", ANONYMOUS, TOTAL, STORED, CLEAR),
+    CASE("nested-kvm", ANONYMOUS, FOOTPRINT, LEFT, DISCARD),
+    CASE("nested-kvm", ANONYMOUS, FOOTPRINT, DENSE, DISCARD),
+    CASE("nested-kvm", HUGETLB, TOTAL, SPARSE, CLEAR),
+    CASE("nested-kvm", HUGETLB, TOTAL, LEFT, DISCARD),
+    CASE("tcg", ANONYMOUS, TOTAL, DENSE, CLEAR),
+    CASE("tcg", SHARED, TOTAL, LEFT, CLEAR),
+    CASE("thp", ANONYMOUS, TOTAL, DENSE, CLEAR),
+    CASE("thp", ANONYMOUS, TOTAL, LEFT, REMAP),
+    CASE("thp", ANONYMOUS, TOTAL, MIXED, SPLIT),
+    CASE("thp", ANONYMOUS, LATENCY, GROWN, REMAP),
+    CASE("bare-metal", ANONYMOUS, TOTAL, GROWN, CLEAR),
+    CASE("bare-metal", ANONYMOUS, LATENCY, GROWN, DISCARD),
+    CASE("bare-metal", ANONYMOUS, TOTAL, LEFT, DISCARD),
+    CASE("bare-metal", ANONYMOUS, TOTAL, MIXED, CLEAR),
+    CASE("bare-metal", SHARED, LATENCY, LEFT, CLEAR),
+    CASE("paravirtual", ANONYMOUS, TOTAL, LEFT, CLEAR),
+    CASE("paravirtual", ANONYMOUS, LATENCY, DENSE, CLEAR),
+    CASE("paravirtual", SHARED, FOOTPRINT, DENSE, DISCARD),
+};
+
 static void test_decision(const void *opaque)
 {
     const Case *c = opaque;
@@ -72,11 +97,10 @@ static void test_decision(const void *opaque)
         const PolicyEstimate *e = &d.estimates[i];
 
         g_test_message("%s: reset %.3f, load %.3f, guest %.3f ms, %u pages",
-                       choice_name(i), e->reset / 1e6, e->load / 1e6,
+                       choices[i], e->reset / 1e6, e->load / 1e6,
                        e->guest / 1e6, (unsigned)e->resident);
     }
-    g_assert_cmpstr(choice_name(d.choice), ==,
-                    choice_name(c->choice));
+    g_assert_cmpstr(choices[d.choice], ==, choices[c->choice]);
     for (unsigned i = 0; d.choice == POLICY_SPLIT && i < CHUNKS; i++) {
         g_assert_cmpint(discard[i], ==, i >= CHUNKS / 2);
     }
@@ -130,6 +154,14 @@ static void test_estimates(void)
     g_assert_cmpuint(e[POLICY_DISCARD].resident, ==, 2 * CHUNK_PAGES);
 }
 
+static PolicyChoice choice_of(const MemoryCosts *costs,
+                              const PolicyFacts *facts)
+{
+    bool discard[CHUNKS];
+
+    return policy_decide(costs, facts, discard).choice;
+}
+
 static double score_of(const MemoryCosts *costs, const PolicyFacts *facts,
                        unsigned mask)
 {
@@ -160,7 +192,7 @@ static PolicyFacts random_facts(GRand *rand, PolicyChunk *chunks, unsigned nr)
         chunks[i].resident = g_rand_int_range(rand, 0, dense ? 513 : 8);
         chunks[i].stored = g_rand_int_range(rand, 0, 100);
         chunks[i].again = g_rand_int_range(rand, 0, chunks[i].resident + 1);
-        chunks[i].vain = dense ? g_rand_int_range(rand, 0, 2000) : 0;
+        chunks[i].wasted = dense ? g_rand_int_range(rand, 0, 2000) : 0;
     }
     return (PolicyFacts) {
         .objective = g_rand_int_range(rand, POLICY_TOTAL, POLICY_FOOTPRINT + 1),
@@ -247,13 +279,12 @@ static void test_owed(void)
                 break;
             }
             for (unsigned i = 0; i < 8; i++) {
-                chunks[i].vain += CHUNK_PAGES;
+                chunks[i].wasted += CHUNK_PAGES;
             }
         }
         /* Hardly any discard takes as long as testing 200 times */
         g_assert_true(discarding > 100 * testing ||
-                      policy_decide(&costs, &facts, discard).choice !=
-                      POLICY_CLEAR);
+                      choice_of(&costs, &facts) != POLICY_CLEAR);
     }
 }
 
@@ -261,8 +292,9 @@ static void test_owed(void)
 static void test_experience(void)
 {
     static const double truths[] = { 0.3, 1, 5 };
-    MemoryCosts costs = { .test = 2, .clear = 3, .discard_call = 5, .discard = 7,
-                          .remap_call = 11, .remap = 13, .fault = 17 };
+    MemoryCosts costs = { .test = 2, .clear = 3, .discard_call = 5,
+                          .discard = 7, .remap_call = 11, .remap = 13,
+                          .fault = 17 };
     double slower[POLICY_NR_CHOICES] = { 2, 3, 4, 5 };
     MemoryCosts c = policy_experienced(&costs, slower);
 
@@ -301,23 +333,18 @@ static void test_equals(void)
     };
     MemoryCosts costs = { .granule = 1, .test = 100, .clear = 100,
                           .discard = 100, .remap = 80, .fault = 500 };
-    bool discard;
 
-    g_assert_cmpint(policy_decide(&costs, &facts, &discard).choice, ==,
-                    POLICY_DISCARD);
+    g_assert_cmpint(choice_of(&costs, &facts), ==, POLICY_DISCARD);
     costs.remap = 120;
-    g_assert_cmpint(policy_decide(&costs, &facts, &discard).choice, ==,
-                    POLICY_DISCARD);
+    g_assert_cmpint(choice_of(&costs, &facts), ==, POLICY_DISCARD);
     costs.remap = 30;
-    g_assert_cmpint(policy_decide(&costs, &facts, &discard).choice, ==,
-                    POLICY_REMAP);
+    g_assert_cmpint(choice_of(&costs, &facts), ==, POLICY_REMAP);
     for (PolicyChoice c = 0; c < POLICY_NR_CHOICES; c++) {
-        bool gives_back = c == POLICY_DISCARD || c == POLICY_REMAP;
+        bool discards = c == POLICY_DISCARD || c == POLICY_REMAP;
 
         g_assert_true(policy_learn_together(c, c));
-        g_assert_cmpint(policy_learn_together(POLICY_DISCARD, c), ==, gives_back);
-        g_assert_cmpint(policy_learn_together(c, POLICY_REMAP), ==,
-                        gives_back);
+        g_assert_true(policy_learn_together(POLICY_DISCARD, c) == discards);
+        g_assert_true(policy_learn_together(c, POLICY_REMAP) == discards);
     }
 }
 
@@ -326,11 +353,10 @@ static void test_no_split_by_guess(void)
 {
     HostCosts costs = host_costs_load("thp");
     PolicyFacts facts = facts_of(&scenes[MIXED], POLICY_TOTAL);
-    bool discard[CHUNKS];
 
     facts.can_split = false;
-    g_assert_cmpint(policy_decide(&costs.kinds[COSTS_ANONYMOUS], &facts,
-                                  discard).choice, !=, POLICY_SPLIT);
+    g_assert_cmpint(choice_of(&costs.kinds[COSTS_ANONYMOUS], &facts), !=,
+                    POLICY_SPLIT);
 }
 
 /* What is impossible is never chosen, and without any choice it is to clear */
@@ -342,60 +368,23 @@ static void test_refused(void)
     for (unsigned round = 0; round < 500; round++) {
         PolicyFacts facts = random_facts(rand, chunks, 8);
         MemoryCosts costs = random_costs(rand);
-        bool discard[8];
+        PolicyChoice choice;
 
         facts.can_discard = false;
         facts.can_remap = round & 1;
-        switch (policy_decide(&costs, &facts, discard).choice) {
-        case POLICY_CLEAR:
-            break;
-        case POLICY_REMAP:
-            g_assert_true(facts.can_remap);
-            break;
-        default:
-            g_assert_not_reached();
-        }
+        choice = choice_of(&costs, &facts);
+        g_assert_true(choice == POLICY_CLEAR ||
+                      (choice == POLICY_REMAP && facts.can_remap));
     }
 }
 
 int main(int argc, char **argv)
 {
-    static const Case cases[] = {
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, EMPTY, POLICY_CLEAR },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, SPARSE, POLICY_CLEAR },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, GROWN, POLICY_CLEAR },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_CLEAR },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_TOTAL, STORED, POLICY_CLEAR },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, LEFT, POLICY_DISCARD },
-        { "nested-kvm", COSTS_ANONYMOUS, POLICY_FOOTPRINT, DENSE, POLICY_DISCARD },
-        { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, SPARSE, POLICY_CLEAR },
-        { "nested-kvm", COSTS_HUGETLB, POLICY_TOTAL, LEFT, POLICY_DISCARD },
-        { "tcg", COSTS_ANONYMOUS, POLICY_TOTAL, DENSE, POLICY_CLEAR },
-        { "tcg", COSTS_SHARED, POLICY_TOTAL, LEFT, POLICY_CLEAR },
-        { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, DENSE, POLICY_CLEAR },
-        { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_REMAP },
-        { "thp", COSTS_ANONYMOUS, POLICY_TOTAL, MIXED, POLICY_SPLIT },
-        { "thp", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_REMAP },
-        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, GROWN, POLICY_CLEAR },
-        { "bare-metal", COSTS_ANONYMOUS, POLICY_LATENCY, GROWN, POLICY_DISCARD },
-        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_DISCARD },
-        { "bare-metal", COSTS_ANONYMOUS, POLICY_TOTAL, MIXED, POLICY_CLEAR },
-        { "bare-metal", COSTS_SHARED, POLICY_LATENCY, LEFT, POLICY_CLEAR },
-        { "paravirtual", COSTS_ANONYMOUS, POLICY_TOTAL, LEFT, POLICY_CLEAR },
-        { "paravirtual", COSTS_ANONYMOUS, POLICY_LATENCY, DENSE, POLICY_CLEAR },
-        { "paravirtual", COSTS_SHARED, POLICY_FOOTPRINT, DENSE, POLICY_DISCARD },
-    };
-
     g_test_init(&argc, &argv, NULL);
-    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
-        static const char *const objectives[] = {
-            "total", "latency", "footprint",
-        };
-        const Case *c = &cases[i];
-        g_autofree char *path =
-            g_strdup_printf("/policy/%s/%s/%s/%s", c->host,
-                            costs_kind_name(c->kind),
-                            objectives[c->objective], scenes[c->scene].name);
+    for (const Case *c = cases; c < cases + G_N_ELEMENTS(cases); c++) {
+        g_autofree char *path = g_strdup_printf(
+            "/policy/%s/%s/%s/%s", c->host, costs_kind_name(c->kind),
+            objectives[c->objective], scenes[c->scene].name);
 
         g_test_add_data_func(path, c, test_decision);
     }
