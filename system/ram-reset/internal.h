@@ -12,6 +12,7 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-object.h"
+#include "system/ram-reset/options.h"
 #include "prim.h"
 #include "zeromap.h"
 
@@ -81,32 +82,12 @@ RamResetBlock *ram_reset_begin_blocks(unsigned *nr);
  */
 void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret);
 
-/* The class of @type, one of TYPE_RAM_RESET_* */
-RamResetClass *ram_reset_class(const char *type);
-
-/* object.c */
-
-/* Every RamReset below /objects; free with g_ptr_array_unref() */
-GPtrArray *ram_reset_objects(void);
-
-const char *ram_reset_id(RamReset *rr);
-
-/* How many threads may clear memory for @rr, at least 1 */
-unsigned ram_reset_threads(RamReset *rr);
 
 /* threads.c */
 
 /* Call @func with @opaque in @nr threads at once, at least in this one */
 void ram_reset_in_threads(unsigned nr, void *(*func)(void *opaque),
                           void *opaque);
-
-/* rewind.c */
-
-/*
- * Objects have come or gone, or want something else, and @more of them have
- * rewind=on than before.  They must not be looked at, QEMU may be at its end.
- */
-void ram_reset_rewind_objects_changed(int more);
 
 /* blocks.c */
 

@@ -12,56 +12,9 @@
 #include "hw/qdev-core.h"
 #include "system/system.h"
 #include "internal.h"
-#include "templates.h"
+#include "templatefile.h"
 
-#define RAM_RESET_MAX_THREADS     64
-#define RAM_RESET_DEFAULT_THREADS 8
-
-static int collect_object(Object *obj, void *opaque)
-{
-    if (object_dynamic_cast(obj, TYPE_RAM_RESET)) {
-        g_ptr_array_add(opaque, obj);
-    }
-    return 0;
-}
-
-GPtrArray *ram_reset_objects(void)
-{
-    GPtrArray *objs = g_ptr_array_new();
-
-    object_child_foreach(object_get_objects_root(), collect_object, objs);
-    return objs;
-}
-
-const char *ram_reset_id(RamReset *rr)
-{
-    return object_get_canonical_path_component(OBJECT(rr));
-}
-
-unsigned ram_reset_threads(RamReset *rr)
-{
-    return rr->threads ?: MIN(g_get_num_processors(),
-                              RAM_RESET_DEFAULT_THREADS);
-}
-
-bool ram_reset_enabled(void)
-{
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
-
-    return objs->len > 0;
-}
-
-bool ram_reset_verify_wanted(void)
-{
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
-
-    for (unsigned i = 0; i < objs->len; i++) {
-        if (RAM_RESET(objs->pdata[i])->verify) {
-            return true;
-        }
-    }
-    return false;
-}
+#define MAX_THREADS 64
 
 RamResetObjectInfoList *ram_reset_query_objects(void)
 {
@@ -133,6 +86,61 @@ static bool check_properties(RamReset *rr, Error **errp)
     return !rrc->check || rrc->check(rr, errp);
 }
 
+static bool open_template_dir(RamReset *rr, Error **errp)
+{
+    ERRP_GUARD();
+    g_autofree char *reason = NULL;
+
+    rr->template_fd = open(rr->template_dir,
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    reason = rr->template_fd < 0 ? g_strdup(strerror(errno))
+                                 : template_dir_refusal(rr->template_fd);
+    if (!reason) {
+        return true;
+    }
+    error_setg(errp, "%s '%s': template-dir '%s' cannot be used: %s",
+               object_get_typename(OBJECT(rr)), ram_reset_id(rr),
+               rr->template_dir, reason);
+    error_append_hint(errp, "Make a directory that belongs to the user that "
+                      "QEMU runs as, with mode 0700.\n");
+    if (rr->template_fd >= 0) {
+        close(rr->template_fd);
+        rr->template_fd = -1;
+    }
+    return false;
+}
+
+static bool is_same_dir(int a, int b)
+{
+    struct stat st, other;
+
+    return fstat(a, &st) == 0 && fstat(b, &other) == 0 &&
+           st.st_dev == other.st_dev && st.st_ino == other.st_ino;
+}
+
+/* All objects that have a template-dir= have the same */
+static bool check_template_dir(RamReset *rr, Error **errp)
+{
+    ERRP_GUARD();
+    RamReset *other = ram_reset_template_object();
+
+    if (!rr->template_dir) {
+        return true;
+    }
+    if (!open_template_dir(rr, errp)) {
+        return false;
+    }
+    if (other && !is_same_dir(other->template_fd, rr->template_fd)) {
+        error_setg(errp, "RAM reset objects '%s' and '%s' have different "
+                   "template-dir=, '%s' and '%s'", ram_reset_id(other),
+                   ram_reset_id(rr), other->template_dir, rr->template_dir);
+        error_append_hint(errp, "Templates are of all RAM: give one object a "
+                          "template-dir=, or all the same.\n");
+        return false;
+    }
+    return true;
+}
+
 /* Memory backends and their use as RAM are made after objects like this */
 static void ram_reset_machine_done(Notifier *notifier, void *data)
 {
@@ -151,7 +159,7 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
     RamReset *rr = RAM_RESET(uc);
 
     if (!check_claim(rr, errp) || !check_properties(rr, errp) ||
-        !ram_reset_template_check(rr, errp)) {
+        !check_template_dir(rr, errp)) {
         return;
     }
     if (phase_check(PHASE_MACHINE_READY)) {
@@ -167,7 +175,7 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
         qemu_add_machine_init_done_notifier(&rr->machine_done);
     }
     rr->completed = true;
-    ram_reset_rewind_objects_changed(rr->rewind);
+    ram_reset_options_changed(rr, rr->rewind);
 }
 
 /* Whether it is too late to change a property */
@@ -246,11 +254,12 @@ static bool ram_reset_get_rewind(Object *obj, Error **errp)
 static void ram_reset_set_rewind(Object *obj, bool value, Error **errp)
 {
     RamReset *rr = RAM_RESET(obj);
+    int more = value - rr->rewind;
 
-    if (rr->completed) {
-        ram_reset_rewind_objects_changed(value - rr->rewind);
-    }
     rr->rewind = value;
+    if (rr->completed) {
+        ram_reset_options_changed(rr, more);
+    }
 }
 
 static void ram_reset_get_rewind_limit(Object *obj, Visitor *v,
@@ -267,7 +276,7 @@ static void ram_reset_set_rewind_limit(Object *obj, Visitor *v,
     RamReset *rr = RAM_RESET(obj);
 
     if (visit_type_size(v, name, &rr->rewind_limit, errp) && rr->completed) {
-        ram_reset_rewind_objects_changed(0);
+        ram_reset_options_changed(rr, 0);
     }
 }
 
@@ -285,9 +294,9 @@ static void ram_reset_set_threads(Object *obj, Visitor *v, const char *name,
     if (!visit_type_uint32(v, name, &value, errp)) {
         return;
     }
-    if (value > RAM_RESET_MAX_THREADS) {
+    if (value > MAX_THREADS) {
         error_setg(errp, "property '%s' of %s takes 0 to %d, not %" PRIu32,
-                   name, object_get_typename(obj), RAM_RESET_MAX_THREADS,
+                   name, object_get_typename(obj), MAX_THREADS,
                    value);
         return;
     }
@@ -312,7 +321,7 @@ static void ram_reset_instance_finalize(Object *obj)
         close(rr->template_fd);
     }
     if (rr->completed) {
-        ram_reset_rewind_objects_changed(-rr->rewind);
+        ram_reset_options_changed(NULL, -rr->rewind);
     }
 }
 

@@ -38,11 +38,6 @@ static const char *strategy_name(RamResetClass *rrc)
     return type + strlen(TYPE_RAM_RESET "-");
 }
 
-RamResetClass *ram_reset_class(const char *type)
-{
-    return RAM_RESET_CLASS(object_class_by_name(type));
-}
-
 /* Clears in place, which serves any block and cannot fail */
 static RamResetClass *fallback_class(void)
 {

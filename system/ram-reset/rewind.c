@@ -14,6 +14,7 @@
 #include "qemu/bitmap.h"
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
+#include "qemu/module.h"
 #include "qemu/timer.h"
 #include "hw/core/cpu.h"
 #include "hw/qdev-core.h"
@@ -38,7 +39,7 @@
 
 /* Protected by the BQL */
 static struct {
-    unsigned wanted;            /* objects with rewind=on */
+    bool wanted;                /* by an object with rewind=on */
     GArray *blocks;             /* of BaselineBlock; NULL if there is nothing */
     char *blocker;                /* why there is nothing */
     bool warned;                /* that a limit was exceeded */
@@ -89,25 +90,30 @@ void ram_reset_stop_tracking(void)
     stop_tracking();
 }
 
-bool ram_reset_rewind_wanted(void)
+static void options_changed(Notifier *n, void *data)
 {
-    return rewind_state.wanted;
-}
+    bool wanted = ram_reset_rewind_wanted();
 
-void ram_reset_rewind_objects_changed(int more)
-{
-    bool before = rewind_state.wanted;
-
-    rewind_state.wanted += more;
-    if (before != (bool)rewind_state.wanted) {
-        mappings_note(!before);
+    if (wanted != rewind_state.wanted) {
+        rewind_state.wanted = wanted;
+        mappings_note(wanted);
         rewind_state.late = phase_check(PHASE_MACHINE_READY);
     }
     ram_reset_forget_baseline("the ram-reset objects are others");
-    if (!rewind_state.wanted) {
+    if (!wanted) {
         stop_tracking();
     }
 }
+
+static void follow_options(void)
+{
+    static Notifier notifier = { .notify = options_changed };
+
+    ram_reset_add_options_notifier(&notifier);
+}
+
+/* Before there is any object */
+type_init(follow_options)
 
 static void block_added(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
@@ -192,20 +198,14 @@ static unsigned count_cpus(void)
     return nr;
 }
 
-/* What the most modest object grants; UINT64_MAX if all grant anything */
+static uint64_t limit_of(const RamReset *rr)
+{
+    return rr->rewind ? rr->rewind_limit : 0;
+}
+
 static uint64_t size_limit(void)
 {
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
-    uint64_t limit = 0;
-
-    for (unsigned i = 0; i < objs->len; i++) {
-        RamReset *rr = RAM_RESET(objs->pdata[i]);
-
-        if (rr->rewind) {
-            limit = MIN_NON_ZERO(limit, rr->rewind_limit);
-        }
-    }
-    return limit ?: UINT64_MAX;
+    return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
 }
 
 /* Pages are not dirty any more */

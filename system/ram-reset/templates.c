@@ -8,6 +8,7 @@
 #include "qapi/error.h"
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
+#include "qemu/module.h"
 #include "qemu/timer.h"
 #include "system/system.h"
 #include "system/ram-reset/block/find-data.h"
@@ -29,100 +30,34 @@ static struct {
 
 static RamResetWarning of_no_use, not_made, removed;
 
-/* All of those with template-dir= have the same, or refuse */
-static RamReset *find_object(void)
+static uint64_t limit_of(const RamReset *rr)
 {
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
-
-    for (unsigned i = 0; i < objs->len; i++) {
-        RamReset *rr = RAM_RESET(objs->pdata[i]);
-
-        if (rr->template_dir && rr->completed) {
-            return rr;
-        }
-    }
-    return NULL;
+    return rr->template_dir ? rr->template_limit : 0;
 }
 
-static bool is_same_dir(const RamReset *a, const RamReset *b)
-{
-    struct stat st, other;
-
-    return fstat(a->template_fd, &st) == 0 &&
-           fstat(b->template_fd, &other) == 0 &&
-           st.st_dev == other.st_dev && st.st_ino == other.st_ino;
-}
-
-/* What the most modest object grants, 0 if none has a limit */
 static uint64_t size_limit(void)
 {
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
-    uint64_t limit = 0;
-
-    for (unsigned i = 0; i < objs->len; i++) {
-        RamReset *rr = RAM_RESET(objs->pdata[i]);
-
-        if (rr->template_dir) {
-            limit = MIN_NON_ZERO(limit, rr->template_limit);
-        }
-    }
-    return limit;
+    return ram_reset_smallest_limit(limit_of);
 }
 
-static bool open_dir(RamReset *rr, Error **errp)
+static void options_changed(Notifier *n, void *data)
 {
-    ERRP_GUARD();
-    g_autofree char *reason = NULL;
-
-    rr->template_fd = open(rr->template_dir,
-                           O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    reason = rr->template_fd < 0 ? g_strdup(strerror(errno))
-                                 : template_dir_refusal(rr->template_fd);
-    if (!reason) {
-        return true;
+    if (data && RAM_RESET(data)->template_dir && !template.saved) {
+        template.started = g_get_real_time() / G_USEC_PER_SEC;
+        template.saved = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                               NULL);
     }
-    error_setg(errp, "%s '%s': template-dir '%s' cannot be used: %s",
-               object_get_typename(OBJECT(rr)), ram_reset_id(rr),
-               rr->template_dir, reason);
-    error_append_hint(errp, "Make a directory that belongs to the user that "
-                      "QEMU runs as, with mode 0700.\n");
-    if (rr->template_fd >= 0) {
-        close(rr->template_fd);
-        rr->template_fd = -1;
-    }
-    return false;
 }
 
-bool ram_reset_template_check(RamReset *rr, Error **errp)
+static void follow_options(void)
 {
-    ERRP_GUARD();
-    RamReset *other = find_object();
+    static Notifier notifier = { .notify = options_changed };
 
-    if (!rr->template_dir) {
-        return true;
-    }
-    if (!open_dir(rr, errp)) {
-        return false;
-    }
-    if (other && !is_same_dir(other, rr)) {
-        error_setg(errp, "RAM reset objects '%s' and '%s' have different "
-                   "template-dir=, '%s' and '%s'", ram_reset_id(other),
-                   ram_reset_id(rr), other->template_dir, rr->template_dir);
-        error_append_hint(errp, "Templates are of all RAM: give one object a "
-                          "template-dir=, or all the same.\n");
-        return false;
-    }
-    template.started = template.started ?: g_get_real_time() / G_USEC_PER_SEC;
-    template.saved = template.saved ?: g_hash_table_new_full(g_str_hash,
-                                                             g_str_equal,
-                                                             g_free, NULL);
-    return true;
+    ram_reset_add_options_notifier(&notifier);
 }
 
-bool ram_reset_templates_wanted(void)
-{
-    return find_object();
-}
+/* Before there is any object */
+type_init(follow_options)
 
 const TemplateFile *ram_reset_template(void)
 {
@@ -275,7 +210,7 @@ static char *refusal_now(bool (*ignored)(RAMBlock *rb))
 bool ram_reset_template_find(const char *identity,
                              bool (*ignored)(RAMBlock *rb), int64_t *note)
 {
-    RamReset *rr = find_object();
+    RamReset *rr = ram_reset_template_object();
     char *reason = NULL;
 
     assert(bql_locked());
@@ -388,7 +323,7 @@ static void take_made(RamReset *rr, const char *identity, bool loaded,
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
                              bool (*ignored)(RAMBlock *rb))
 {
-    RamReset *rr = find_object();
+    RamReset *rr = ram_reset_template_object();
     int64_t before = get_clock();
     char *reason = NULL;
     TemplateFile *f;
@@ -425,7 +360,7 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
 
 void ram_reset_template_retire(const char *identity)
 {
-    RamReset *rr = find_object();
+    RamReset *rr = ram_reset_template_object();
     bool current = !g_strcmp0(template.identity, identity);
     g_autofree char *name = template_file_name(identity);
 
@@ -444,7 +379,7 @@ void ram_reset_template_retire(const char *identity)
 
 void ram_reset_template_remove(const char *why)
 {
-    RamReset *rr = find_object();
+    RamReset *rr = ram_reset_template_object();
 
     if (rr && template.identity) {
         template_file_remove(rr->template_fd, template.identity);
@@ -456,7 +391,7 @@ void ram_reset_template_remove(const char *why)
 
 RamResetTemplateInfo *ram_reset_query_template(void)
 {
-    RamReset *rr = find_object();
+    RamReset *rr = ram_reset_template_object();
     RamResetTemplateInfo *info;
 
     if (!rr) {

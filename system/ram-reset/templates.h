@@ -21,10 +21,4 @@ const TemplateFile *ram_reset_template(void);
 /* The number of the block called @name in @f, -1 if there is none */
 int ram_reset_template_block(const TemplateFile *f, const char *name);
 
-/*
- * Open @rr->template_dir, if it has one.  False with @errp set if it cannot be
- * used, or if another object has another one.
- */
-bool ram_reset_template_check(RamReset *rr, Error **errp);
-
 #endif

@@ -1,0 +1,130 @@
+/*
+ * RAM reset: what the user has asked for
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qom/object.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
+#include "system/ram-reset/options.h"
+
+#define DEFAULT_THREADS 8
+
+/* Protected by the BQL.  @rewinding: objects with rewind=on */
+static struct {
+    NotifierList changed;
+    unsigned rewinding;
+} options = {
+    .changed = NOTIFIER_LIST_INITIALIZER(options.changed),
+};
+
+static int collect_object(Object *obj, void *opaque)
+{
+    if (object_dynamic_cast(obj, TYPE_RAM_RESET)) {
+        g_ptr_array_add(opaque, obj);
+    }
+    return 0;
+}
+
+GPtrArray *ram_reset_objects(void)
+{
+    GPtrArray *objs = g_ptr_array_new();
+
+    object_child_foreach(object_get_objects_root(), collect_object, objs);
+    return objs;
+}
+
+const char *ram_reset_id(RamReset *rr)
+{
+    return object_get_canonical_path_component(OBJECT(rr));
+}
+
+unsigned ram_reset_threads(RamReset *rr)
+{
+    return rr->threads ?: MIN(g_get_num_processors(), DEFAULT_THREADS);
+}
+
+RamResetClass *ram_reset_class(const char *type)
+{
+    return RAM_RESET_CLASS(object_class_by_name(type));
+}
+
+/* The first object that @wants; NULL if none does */
+static RamReset *find_object(bool (*wants)(const RamReset *rr))
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+
+        if (wants(rr)) {
+            return rr;
+        }
+    }
+    return NULL;
+}
+
+static bool wants_anything(const RamReset *rr)
+{
+    return true;
+}
+
+bool ram_reset_enabled(void)
+{
+    return find_object(wants_anything);
+}
+
+static bool wants_verify(const RamReset *rr)
+{
+    return rr->verify;
+}
+
+bool ram_reset_verify_wanted(void)
+{
+    return find_object(wants_verify);
+}
+
+static bool wants_templates(const RamReset *rr)
+{
+    return rr->template_dir && rr->completed;
+}
+
+RamReset *ram_reset_template_object(void)
+{
+    return find_object(wants_templates);
+}
+
+bool ram_reset_templates_wanted(void)
+{
+    return ram_reset_template_object();
+}
+
+bool ram_reset_rewind_wanted(void)
+{
+    return options.rewinding;
+}
+
+uint64_t ram_reset_smallest_limit(uint64_t (*limit)(const RamReset *rr))
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    uint64_t smallest = 0;
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        smallest = MIN_NON_ZERO(smallest, limit(RAM_RESET(objs->pdata[i])));
+    }
+    return smallest;
+}
+
+void ram_reset_add_options_notifier(Notifier *n)
+{
+    notifier_list_add(&options.changed, n);
+}
+
+void ram_reset_options_changed(RamReset *rr, int more)
+{
+    options.rewinding += more;
+    notifier_list_notify(&options.changed, rr);
+}
