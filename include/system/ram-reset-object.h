@@ -30,17 +30,28 @@ typedef struct RamResetBlock RamResetBlock;
 /**
  * RamResetClass: one strategy
  *
+ * All methods are called with the BQL held.  Those that get a @blk are called
+ * with the object that it belongs to as @rr, which need not be of this class: a
+ * strategy may leave the work to others, as ram-reset-auto does.  So they look
+ * at what any RamReset has; one that needs an object of its own class checks
+ * for that in @supports.
+ *
  * @supports: Whether this strategy can make @blk zero.  Called by
  *     ram_reset_begin() at every load, since the answer may change (memory
  *     pinned by a new device, a file written to).  Must change nothing.
  *     False with @errp set to the reason, a sentence for query-ram-reset;
- *     the block is then cleared in place by ram-reset-memset.
+ *     the block is then cleared in place.
  *
  * @late: The strategy keeps pages, so that what the snapshot overwrites need
  *     not be zero before.  @zero is then called when RAM has been loaded, and
  *     leaves alone all pages that are not in @blk->known any more.  Where the
  *     caller does not tell of all pages, or nothing can be known, it is called
  *     before all the same.
+ *
+ * @gives_back: @zero takes any range of pages, and leaves them without memory.
+ *
+ * @locks_file: A block's file is locked by the object, so that nobody else uses
+ *     it.
  *
  * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
  *     @blk->info's counters.  @start and @len are multiples of the block's
@@ -69,7 +80,7 @@ typedef struct RamResetBlock RamResetBlock;
 struct RamResetClass {
     ObjectClass parent_class;
 
-    bool late, memdev_comes_later;
+    bool late, gives_back, locks_file, memdev_comes_later;
     bool (*check)(RamReset *rr, Error **errp);
     void (*machine_ready)(RamReset *rr);
     void (*query)(RamReset *rr, RamResetObjectInfo *info);

@@ -12,6 +12,7 @@
 #include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/measure/memory.h"
+#include "system/ram-reset/reset.h"
 #include "trace.h"
 
 OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)

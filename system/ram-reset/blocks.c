@@ -183,11 +183,9 @@ char *ram_reset_block_external_user(const RamResetBlock *blk)
 
 char *ram_reset_block_external_writer(const RamResetBlock *blk)
 {
-    bool claimed = blk->owner && object_dynamic_cast(OBJECT(blk->owner),
-                                                     TYPE_RAM_RESET_HUGEFILE);
+    bool locked = blk->owner && RAM_RESET_GET_CLASS(blk->owner)->locks_file;
 
-    /* A hugefile is locked */
-    if (!claimed && !memfd_is_of_qemu(blk->rb)) {
+    if (!locked && !memfd_is_of_qemu(blk->rb)) {
         return g_strdup("its file has come from elsewhere, where others may "
                         "use it");
     }

@@ -450,6 +450,7 @@ static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
     rrc->late = true;
     rrc->memdev_comes_later = true;
     rrc->check = hugefile_check;
+    rrc->locks_file = true;
     rrc->supports = hugefile_supports;
     rrc->zero = hugefile_zero;
     rrc->query = hugefile_query;

@@ -21,9 +21,10 @@
  *
  * @rb: valid under the BQL
  * @map: its used_length as it was when the plan was made
- * @owner: the object that claims it; NULL if it is left alone
+ * @owner: the object that claims it; NULL if it is left alone.  Methods of
+ *     other classes are called with it, see RamResetClass
  * @parts: of RamResetPart, to be made zero in this order; together they are
- *     the block, and may overlap
+ *     the block, and may overlap; NULL if nothing is to be made zero
  * @data: of PrimRange, in rising order: what was populated before the load,
  *     without what is discarded since; NULL if that is to be found out when it
  *     is needed, as it must be where others may write to the memory
@@ -51,7 +52,7 @@ struct RamResetBlock {
 
 /*
  * A part of a block, in bytes from its start.  @strategy: the class whose
- * methods apply; @done: it has been made zero
+ * methods apply, NULL to clear in place; @done: it has been made zero
  */
 typedef struct RamResetPart {
     uint64_t start, len;
@@ -61,26 +62,6 @@ typedef struct RamResetPart {
 
 /* In what units touched pages are counted; no part of a piece crosses them */
 #define RAM_RESET_CHUNK (2 * MiB)
-
-/* ram-reset.c */
-
-void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
-                        RamResetClass *strategy);
-
-/* The blocks of the reset under way; NULL if there is none */
-RamResetBlock *ram_reset_blocks(unsigned *nr);
-
-/*
- * All migratable blocks, without plans: none of them will be made zero.  Ends
- * with ram_reset_finish(), as a reset does.
- */
-RamResetBlock *ram_reset_begin_blocks(unsigned *nr);
-
-/*
- * What was to be done to @blk by @failed has failed with -errno @ret: warn once
- * an object, count it, and say so as the reason.  Once a block and load.
- */
-void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret);
 
 
 /* threads.c */

@@ -52,6 +52,13 @@ RamResetClass *ram_reset_class(const char *type)
     return RAM_RESET_CLASS(object_class_by_name(type));
 }
 
+const char *ram_reset_strategy_name(RamResetClass *rrc)
+{
+    const char *type = object_class_get_name(OBJECT_CLASS(rrc));
+
+    return type + strlen(TYPE_RAM_RESET "-");
+}
+
 /* The first object that @wants; NULL if none does */
 static RamReset *find_object(bool (*wants)(const RamReset *rr))
 {

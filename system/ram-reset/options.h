@@ -35,6 +35,9 @@ uint64_t ram_reset_smallest_limit(uint64_t (*limit)(const RamReset *rr));
 /* The class of @type, one of TYPE_RAM_RESET_* */
 RamResetClass *ram_reset_class(const char *type);
 
+/* "madvise" for ram-reset-madvise, a static string */
+const char *ram_reset_strategy_name(RamResetClass *rrc);
+
 /*
  * Have @n called whenever objects come or go, or want something else.  Its data
  * is the RamReset that has come or changed; NULL if one goes, and then objects

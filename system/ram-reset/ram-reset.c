@@ -10,38 +10,33 @@
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
+#include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/clear.h"
+#include "system/ram-reset/reset.h"
 #include "mapped.h"
-#include "mappedruns.h"
 #include "trace.h"
 
-/* The reset under way; protected by the BQL */
+/* What query-ram-reset has for clearing in place, whoever asks for that */
+#define IN_PLACE "memset"
+
+/* Protected by the BQL */
 static struct {
-    RamResetBlock *blocks;
-    unsigned nr_blocks;
+    RamResetBlockList *list;    /* of the reset under way, NULL if there is none */
     unsigned last;              /* where the last lookup ended */
+    uint64_t fallbacks;
 } reset;
 
 bool ram_reset_running;
-
-static uint64_t fallbacks;
 
 static int64_t now(void)
 {
     return get_clock();
 }
 
-/* "madvise" for ram-reset-madvise */
+/* Of a part, by which it is made zero */
 static const char *strategy_name(RamResetClass *rrc)
 {
-    const char *type = object_class_get_name(OBJECT_CLASS(rrc));
-
-    return type + strlen(TYPE_RAM_RESET "-");
-}
-
-/* Clears in place, which serves any block and cannot fail */
-static RamResetClass *fallback_class(void)
-{
-    return ram_reset_class(TYPE_RAM_RESET_MEMSET);
+    return rrc ? ram_reset_strategy_name(rrc) : IN_PLACE;
 }
 
 void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
@@ -50,24 +45,6 @@ void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
     RamResetPart part = { .start = start, .len = len, .strategy = strategy };
 
     g_array_append_val(blk->parts, part);
-}
-
-/* The object named for @rb's backend, else the one that takes every block */
-static RamReset *ram_reset_owner(RAMBlock *rb, GPtrArray *objs)
-{
-    const char *memdev = ram_reset_block_memdev(rb);
-    RamReset *owner = NULL;
-
-    for (unsigned i = 0; i < objs->len; i++) {
-        RamReset *rr = RAM_RESET(objs->pdata[i]);
-
-        if (!rr->memdev) {
-            owner = owner ?: rr;
-        } else if (!g_strcmp0(rr->memdev, memdev)) {
-            return rr;
-        }
-    }
-    return owner;
 }
 
 static void plan_strategy(RamResetBlock *blk)
@@ -82,7 +59,7 @@ static void plan_strategy(RamResetBlock *blk)
                                             strategy_name(strategy),
                                             error_get_pretty(err));
         error_free(err);
-        strategy = fallback_class();
+        strategy = NULL;
     } else if (strategy->plan) {
         strategy->plan(rr, blk);
     } else {
@@ -95,49 +72,6 @@ static void plan_strategy(RamResetBlock *blk)
     }
     trace_ram_reset_plan(blk->info->name, blk->info->strategy,
                          blk->info->reason);
-}
-
-static void describe_block(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
-{
-    blk->rb = rb;
-    blk->info = g_new0(RamResetBlockInfo, 1);
-    blk->map = ram_reset_block_map(rb);
-    blk->backing = mapped_runs_known(rb->host, rb) ? PRIM_PRIVATE_FILE
-                                                   : prim_backing(&blk->map);
-    blk->map.calls = &blk->info->system_calls;
-    blk->info->name = g_strdup(rb->idstr);
-    blk->info->size = rb->used_length;
-    blk->info->page_size = rb->page_size;
-    blk->owner = ram_reset_owner(rb, objs);
-}
-
-/*
- * All that are migratable.  Returns how many bytes they have.
- *
- * They are held until ram_reset_finish(): the BQL may be released between,
- * as it is to synchronize a dirty ring, and memory that is unplugged goes when
- * RCU's thread gets it.
- */
-static uint64_t describe_blocks(GPtrArray *objs)
-{
-    uint64_t all = 0;
-    RAMBlock *rb;
-
-    assert(!reset.nr_blocks);
-    RCU_READ_LOCK_GUARD();
-    RAMBLOCK_FOREACH(rb) {
-        reset.nr_blocks += qemu_ram_is_migratable(rb);
-    }
-    reset.blocks = g_new0(RamResetBlock, reset.nr_blocks);
-    reset.nr_blocks = 0;
-    RAMBLOCK_FOREACH(rb) {
-        if (qemu_ram_is_migratable(rb)) {
-            memory_region_ref(rb->mr);
-            describe_block(&reset.blocks[reset.nr_blocks++], rb, objs);
-            all += rb->used_length;
-        }
-    }
-    return all;
 }
 
 static void plan_block(RamResetBlock *blk, bool ignored, uint64_t expected)
@@ -164,47 +98,17 @@ static void plan_block(RamResetBlock *blk, bool ignored, uint64_t expected)
     }
 }
 
-bool ram_reset_covers(RAMBlock *rb)
+void ram_reset_begin_unplanned(void)
 {
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    assert(!ram_reset_blocks_are_listed());
+    reset.list = ram_reset_list_blocks();
+    for (unsigned i = 0; i < reset.list->nr; i++) {
+        RamResetBlock *blk = &reset.list->blocks[i];
 
-    return qemu_ram_is_migratable(rb) && !ram_reset_block_refusal(rb) &&
-           ram_reset_owner(rb, objs);
-}
-
-static void plan(GPtrArray *objs, bool (*ignored)(RAMBlock *rb),
-                 uint64_t expected)
-{
-    double all = describe_blocks(objs);
-
-    for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        RamResetBlock *blk = &reset.blocks[i];
-
-        plan_block(blk, ignored && ignored(blk->rb),
-                   blk->map.len / all * expected);
-    }
-}
-
-RamResetBlock *ram_reset_blocks(unsigned *nr)
-{
-    *nr = reset.nr_blocks;
-    return reset.blocks;
-}
-
-RamResetBlock *ram_reset_begin_blocks(unsigned *nr)
-{
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
-
-    describe_blocks(objs);
-    for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        RamResetBlock *blk = &reset.blocks[i];
-
-        blk->zeroed = true;
         if (blk->owner && !ram_reset_block_refusal(blk->rb)) {
             blk->info->object = g_strdup(ram_reset_id(blk->owner));
         }
     }
-    return ram_reset_blocks(nr);
 }
 
 void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret)
@@ -220,7 +124,7 @@ void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret)
                     blk->info->name, failed, strerror(-ret));
     }
     trace_ram_reset_fallback(blk->info->name, failed, ret);
-    fallbacks++;
+    reset.fallbacks++;
     blk->info->fallback = true;
     g_free(blk->info->reason);
     blk->info->reason = g_strdup_printf("%s failed: %s", failed,
@@ -230,16 +134,17 @@ void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret)
 static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
 {
     ram_reset_note_fallback(blk, strategy_name(part->strategy), ret);
-    part->strategy = fallback_class();
+    part->strategy = NULL;
     /* Some of it may be gone, and to look at it would bring it back */
     g_clear_pointer(&blk->data, g_array_unref);
     if (blk->parts->len == 1) {
         g_free(blk->info->strategy);
-        blk->info->strategy = g_strdup(strategy_name(part->strategy));
+        blk->info->strategy = g_strdup(IN_PLACE);
     }
 }
 
-static void zero_part(RamResetBlock *blk, RamResetPart *part)
+/* By its strategy, which it has not if that has failed */
+static void try_strategy(RamResetBlock *blk, RamResetPart *part)
 {
     uint64_t zeroed = blk->info->zeroed_bytes;
     uint64_t discarded = blk->info->discarded_pages;
@@ -249,11 +154,29 @@ static void zero_part(RamResetBlock *blk, RamResetPart *part)
         blk->info->zeroed_bytes = zeroed;
         blk->info->discarded_pages = discarded;
         fall_back(blk, part, ret);
-        part->strategy->zero(blk->owner, blk, part->start, part->len);
+    }
+}
+
+static void zero_part(RamResetBlock *blk, RamResetPart *part)
+{
+    uint64_t zeroed = blk->info->zeroed_bytes;
+
+    if (part->strategy) {
+        try_strategy(blk, part);
+    }
+    if (!part->strategy) {
+        ram_reset_clear_in_place(blk, part->start, part->len,
+                                 ram_reset_threads(blk->owner));
     }
     part->done = true;
     trace_ram_reset_zeroed(blk->info->name, strategy_name(part->strategy),
                            part->start, blk->info->zeroed_bytes - zeroed);
+}
+
+/* To clear in place can wait */
+static bool is_late(const RamResetPart *part)
+{
+    return !part->strategy || part->strategy->late;
 }
 
 /* Make those parts zero that are not, and cannot wait or need @all not to */
@@ -265,7 +188,7 @@ static void zero_parts(RamResetBlock *blk, bool all)
     for (unsigned i = 0; i < blk->parts->len; i++) {
         RamResetPart *part = &g_array_index(blk->parts, RamResetPart, i);
 
-        if (!part->done && (all || !part->strategy->late)) {
+        if (!part->done && (all || !is_late(part))) {
             zero_part(blk, part);
         }
         blk->zeroed = blk->zeroed && part->done;
@@ -293,38 +216,41 @@ static void begin_block(RamResetBlock *blk, bool all_notified)
 /* Fresh memory is as quick as anything that could be done to a mapping */
 static void unmap_all(bool (*ignored)(RAMBlock *rb))
 {
-    unsigned nr;
-    RamResetBlock *blocks;
+    g_autoptr(RamResetBlockList) list = NULL;
 
     if (!ram_reset_any_mapped) {
         return;
     }
-    blocks = ram_reset_begin_blocks(&nr);
-    for (unsigned i = 0; i < nr; i++) {
-        if (!ignored || !ignored(blocks[i].rb)) {
-            ram_reset_unmap(&blocks[i]);
+    list = ram_reset_list_blocks();
+    for (unsigned i = 0; i < list->nr; i++) {
+        if (!ignored || !ignored(list->blocks[i].rb)) {
+            ram_reset_unmap(&list->blocks[i]);
         }
     }
-    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
 }
 
 void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
                      uint64_t expected)
 {
-    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    double all;
 
-    assert(bql_locked() && !reset.nr_blocks);
-    if (!objs->len) {
+    assert(bql_locked() && !ram_reset_blocks_are_listed());
+    if (!ram_reset_enabled()) {
         return;
     }
     unmap_all(ignored);
-    plan(objs, ignored, expected);
-    ram_reset_running = true;
-    for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        RamResetBlock *blk = &reset.blocks[i];
+    reset.list = ram_reset_list_blocks();
+    all = reset.list->bytes;
+    for (unsigned i = 0; i < reset.list->nr; i++) {
+        RamResetBlock *blk = &reset.list->blocks[i];
 
-        if (blk->owner && blk->map.len) {
-            begin_block(blk, all_notified);
+        plan_block(blk, ignored && ignored(blk->rb),
+                   blk->map.len / all * expected);
+    }
+    ram_reset_running = true;
+    for (unsigned i = 0; i < reset.list->nr; i++) {
+        if (reset.list->blocks[i].parts) {
+            begin_block(&reset.list->blocks[i], all_notified);
         }
     }
 }
@@ -332,10 +258,12 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
 /* Records come block by block, so the search starts where the last ended */
 static RamResetBlock *lookup(RAMBlock *rb, const uint8_t *host)
 {
-    for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        unsigned at = reset.last + i < reset.nr_blocks ?
-                      reset.last + i : reset.last + i - reset.nr_blocks;
-        RamResetBlock *blk = &reset.blocks[at];
+    unsigned nr = reset.list ? reset.list->nr : 0;
+
+    for (unsigned i = 0; i < nr; i++) {
+        unsigned at = reset.last + i < nr ? reset.last + i
+                                          : reset.last + i - nr;
+        RamResetBlock *blk = &reset.list->blocks[at];
 
         if (blk->rb == rb || (host >= blk->map.host &&
                               host < blk->map.host + blk->map.len)) {
@@ -396,10 +324,10 @@ void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what)
 
 void ram_reset_complete_zeroing(void)
 {
-    for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        RamResetBlock *blk = &reset.blocks[i];
+    for (unsigned i = 0; reset.list && i < reset.list->nr; i++) {
+        RamResetBlock *blk = &reset.list->blocks[i];
 
-        if (blk->owner && blk->map.len && !blk->zeroed) {
+        if (blk->parts && !blk->zeroed) {
             zero_parts(blk, true);
         }
     }
@@ -407,29 +335,25 @@ void ram_reset_complete_zeroing(void)
 
 RamResetBlockInfoList *ram_reset_finish(bool loaded)
 {
-    RamResetBlockInfoList *list = NULL, **tail = &list;
+    RamResetBlockInfoList *infos = NULL, **tail = &infos;
 
     ram_reset_complete_zeroing();
-    for (unsigned i = 0; i < reset.nr_blocks; i++) {
-        RamResetBlock *blk = &reset.blocks[i];
+    for (unsigned i = 0; reset.list && i < reset.list->nr; i++) {
+        RamResetBlock *blk = &reset.list->blocks[i];
 
         if (loaded && blk->parts && RAM_RESET_GET_CLASS(blk->owner)->loaded) {
             RAM_RESET_GET_CLASS(blk->owner)->loaded(blk->owner, blk);
         }
-        QAPI_LIST_APPEND(tail, blk->info);
-        g_clear_pointer(&blk->parts, g_array_unref);
-        g_clear_pointer(&blk->data, g_array_unref);
-        g_free(blk->cleared);
-        zeromap_free(blk->known);
-        memory_region_unref(blk->rb->mr);
+        QAPI_LIST_APPEND(tail, g_steal_pointer(&blk->info));
     }
-    g_free(reset.blocks);
-    memset(&reset, 0, sizeof(reset));
+    g_clear_pointer(&reset.list, ram_reset_block_list_unref);
+    assert(!ram_reset_blocks_are_listed());
+    reset.last = 0;
     ram_reset_running = false;
-    return list;
+    return infos;
 }
 
 uint64_t ram_reset_fallbacks(void)
 {
-    return fallbacks;
+    return reset.fallbacks;
 }

@@ -21,7 +21,9 @@
 #include "qobject/qdict.h"
 #include "system/ram-reset-rewind.h"
 #include "system/system.h"
+#include "system/ram-reset/block-list.h"
 #include "system/ram-reset/measure/guest.h"
+#include "system/ram-reset/reset.h"
 #include "choice.h"
 #include "dirty.h"
 #include "internal.h"
@@ -265,8 +267,7 @@ static char *unseen_writes(void)
 static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
 {
     g_autofree char *unseen = unseen_writes();
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_blocks(&nr);
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
     if (unseen) {
         error_setg(errp, "%s", unseen);
@@ -284,9 +285,11 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
                    "much memory as RAM itself");
         return false;
     }
-    for (unsigned i = 0; i < nr; i++) {
-        if (!baseline_add(rewind_state.blocks, &blocks[i], ram_reset_template(),
-                          ignored && ignored(blocks[i].rb), size_limit(),
+    for (unsigned i = 0; i < list->nr; i++) {
+        const RamResetBlock *blk = &list->blocks[i];
+
+        if (!baseline_add(rewind_state.blocks, blk, ram_reset_template(),
+                          ignored && ignored(blk->rb), size_limit(),
                           &rewind_state.size, errp)) {
             return false;
         }
@@ -302,8 +305,6 @@ bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded)
 {
     Error *err = NULL;
     int64_t before = get_clock();
-    unsigned nr;
-    bool alone, ok;
 
     assert(bql_locked());
     free_blocks();
@@ -316,15 +317,7 @@ bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded)
     rewind_state.cpus = count_cpus();
     rewind_state.choice = (RewindChoice) { 0 };
     qatomic_set(&ram_reset_dirty_bits_taken, false);
-    alone = !ram_reset_blocks(&nr);
-    if (alone) {
-        ram_reset_begin_blocks(&nr);
-    }
-    ok = keep_all(ignored, loaded, &err);
-    if (alone) {
-        qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
-    }
-    if (!ok) {
+    if (!keep_all(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         stop_tracking();
         if (!rewind_state.warned) {
@@ -385,7 +378,7 @@ const char *ram_reset_rewind_blocker(void)
 }
 
 /* Until that has been measured, by what there is to compare */
-static double expected_comparing(void)
+static double expected_comparing(const RamResetBlockList *list)
 {
     unsigned threads;
     uint64_t pages;
@@ -393,7 +386,7 @@ static double expected_comparing(void)
     if (rewind_state.comparing) {
         return rewind_state.comparing;
     }
-    pages = undo_count_present(&threads);
+    pages = undo_count_present(list, &threads);
     return (double)pages * COMPARE_NS / threads;
 }
 
@@ -414,23 +407,24 @@ void ram_reset_rewind(void)
     RewindChoice *choice = &rewind_state.choice;
     bool compare = choice->compare;
     int64_t before = get_clock();
-    unsigned nr;
+    g_autoptr(RamResetBlockList) list = NULL;
     double faults;
 
     assert(bql_locked() && rewind_state.blocks);
-    ram_reset_begin_blocks(&nr);
+    ram_reset_begin_unplanned();
+    list = ram_reset_list_blocks();
     mappings_count_as_changed();
     rewind_state.turn++;
     if (!compare) {
         ram_reset_dirty_sync();
     }
-    faults = faults_ns(undo_all(rewind_state.blocks, rewind_state.turn,
+    faults = faults_ns(undo_all(list, rewind_state.blocks, rewind_state.turn,
                                 !compare));
     if (compare) {
         rewind_state.comparing = get_clock() - before;
     }
     rewind_choose(choice, faults, compare || rewind_choice_open(faults)
-                                  ? expected_comparing() : INFINITY);
+                                  ? expected_comparing(list) : INFINITY);
     if (compare && !choice->compare) {
         protect_all();
     }

@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
+#include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/find-data.h"
 
 typedef struct ScannedBlock {
@@ -18,40 +19,40 @@ typedef struct ScannedBlock {
 } ScannedBlock;
 
 /* Protected by the BQL */
-static GArray *survey;
-static unsigned last;           /* where the last lookup has ended */
+static struct {
+    GArray *blocks;             /* of ScannedBlock; NULL if there is no scan */
+    unsigned last;              /* where the last lookup has ended */
+} scan;
 
 void ram_reset_unpopulated_end(void)
 {
-    for (unsigned i = 0; survey && i < survey->len; i++) {
-        zeromap_free(g_array_index(survey, ScannedBlock, i).zero);
+    for (unsigned i = 0; scan.blocks && i < scan.blocks->len; i++) {
+        zeromap_free(g_array_index(scan.blocks, ScannedBlock, i).zero);
     }
-    g_clear_pointer(&survey, g_array_unref);
+    g_clear_pointer(&scan.blocks, g_array_unref);
 }
 
 void ram_reset_unpopulated_begin(void)
 {
-    RamResetBlock *blocks;
-    unsigned nr;
+    g_autoptr(RamResetBlockList) list = NULL;
 
     assert(bql_locked());
     ram_reset_unpopulated_end();
     if (!ram_reset_enabled()) {
         return;
     }
-    survey = g_array_new(false, false, sizeof(ScannedBlock));
-    last = 0;
-    blocks = ram_reset_begin_blocks(&nr);
-    for (unsigned i = 0; i < nr; i++) {
-        RamResetBlock *blk = &blocks[i];
+    scan.blocks = g_array_new(false, false, sizeof(ScannedBlock));
+    scan.last = 0;
+    list = ram_reset_list_blocks();
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
         ScannedBlock found = { .host = blk->map.host, .len = blk->map.len };
 
         if (found.len && blk->owner && !ram_reset_block_refusal(blk->rb)) {
             found.zero = ram_reset_find_unpopulated(blk);
-            g_array_append_val(survey, found);
+            g_array_append_val(scan.blocks, found);
         }
     }
-    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
 }
 
 bool ram_reset_is_unpopulated(const void *page)
@@ -59,12 +60,12 @@ bool ram_reset_is_unpopulated(const void *page)
     const uint8_t *host = page;
 
     /* Pages are asked for in order, block by block */
-    for (unsigned i = 0; survey && i < survey->len; i++) {
-        unsigned at = (last + i) % survey->len;
-        ScannedBlock *s = &g_array_index(survey, ScannedBlock, at);
+    for (unsigned i = 0; scan.blocks && i < scan.blocks->len; i++) {
+        unsigned at = (scan.last + i) % scan.blocks->len;
+        ScannedBlock *s = &g_array_index(scan.blocks, ScannedBlock, at);
 
         if (host >= s->host && host < s->host + s->len) {
-            last = at;
+            scan.last = at;
             return zeromap_known(s->zero, host - s->host,
                                  qemu_target_page_size());
         }

@@ -8,6 +8,8 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/block-list.h"
+#include "system/ram-reset/reset.h"
 #include "mapped.h"
 #include "template.h"
 #include "templates.h"
@@ -81,11 +83,10 @@ static RamResetOverlay overlay_of(const TemplateFile *f, int nr)
 
 static void map_blocks(const TemplateFile *f)
 {
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_begin_blocks(&nr);
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
-    for (unsigned i = 0; i < nr; i++) {
-        RamResetBlock *blk = &blocks[i];
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
         Done done = { .rb = blk->rb };
         int64_t before = get_clock();
         RamResetOverlay from;
@@ -107,7 +108,6 @@ static void map_blocks(const TemplateFile *f)
         }
         g_array_append_val(load.blocks, done);
     }
-    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
 }
 
 static void copy_piece(const CopyJob *job, const PrimRange *piece)
@@ -271,20 +271,22 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
 
 static bool load_blocks(const TemplateFile *f)
 {
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_blocks(&nr);
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
-    for (unsigned i = 0; i < nr; i++) {
-        if (blocks[i].owner && blocks[i].map.len) {
-            expect(&blocks[i], g_array_index(
-                f->blocks, TemplateBlock,
-                ram_reset_template_block(f, blocks[i].rb->idstr)).runs);
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
+
+        if (blk->owner && blk->map.len) {
+            int nr = ram_reset_template_block(f, blk->rb->idstr);
+
+            expect(blk, g_array_index(f->blocks, TemplateBlock, nr).runs);
         }
     }
     ram_reset_complete_zeroing();
-    for (unsigned i = 0; i < nr; i++) {
-        if (blocks[i].map.len && !is_ignored(blocks[i].rb) &&
-            !load_block(&blocks[i], f)) {
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
+
+        if (blk->map.len && !is_ignored(blk->rb) && !load_block(blk, f)) {
             return false;
         }
     }

@@ -11,6 +11,7 @@
 #include "qemu/module.h"
 #include "qemu/timer.h"
 #include "system/system.h"
+#include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/find-data.h"
 #include "mappedruns.h"
 #include "template.h"
@@ -179,32 +180,21 @@ static char *block_refusal(const RamResetBlock *blk)
 
 static char *refusal(bool (*ignored)(RAMBlock *rb))
 {
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_blocks(&nr);
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
-    for (unsigned i = 0; i < nr; i++) {
+    for (unsigned i = 0; i < list->nr; i++) {
+        const RamResetBlock *blk = &list->blocks[i];
         g_autofree char *reason = NULL;
 
-        if (is_in_template(blocks[i].rb, ignored)) {
-            reason = block_refusal(&blocks[i]);
+        if (is_in_template(blk->rb, ignored)) {
+            reason = block_refusal(blk);
         }
         if (reason) {
-            return g_strdup_printf("RAM block '%s': %s", blocks[i].rb->idstr,
+            return g_strdup_printf("RAM block '%s': %s", blk->rb->idstr,
                                    reason);
         }
     }
     return NULL;
-}
-
-static char *refusal_now(bool (*ignored)(RAMBlock *rb))
-{
-    unsigned nr;
-    char *reason;
-
-    ram_reset_begin_blocks(&nr);
-    reason = refusal(ignored);
-    qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
-    return reason;
 }
 
 bool ram_reset_template_find(const char *identity,
@@ -219,7 +209,7 @@ bool ram_reset_template_find(const char *identity,
         return false;
     }
     set_path(rr, identity);
-    reason = refusal_now(ignored);
+    reason = refusal(ignored);
     if (reason) {
         set_problem(reason);
         return false;
@@ -283,17 +273,16 @@ static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
 static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
                            bool (*ignored)(RAMBlock *rb), char **reason)
 {
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_blocks(&nr);
-    g_autofree uint8_t **hosts = g_new(uint8_t *, nr);
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+    g_autofree uint8_t **hosts = g_new(uint8_t *, list->nr);
 
     *reason = refusal(ignored);
     if (*reason) {
         return false;
     }
 
-    for (unsigned i = 0; i < nr; i++) {
-        RamResetBlock *blk = &blocks[i];
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
 
         if (is_in_template(blk->rb, ignored)) {
             hosts[f->blocks->len] = blk->map.host;
@@ -327,8 +316,6 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
     int64_t before = get_clock();
     char *reason = NULL;
     TemplateFile *f;
-    unsigned nr;
-    bool alone;
 
     assert(bql_locked());
     ram_reset_template_close();
@@ -337,15 +324,8 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
     }
     set_path(rr, identity);
     f = template_file_new(identity, note, qemu_target_page_size());
-    alone = !ram_reset_blocks(&nr);
-    if (alone) {
-        ram_reset_begin_blocks(&nr);
-    }
     if (write_template(rr, f, loaded, ignored, &reason)) {
         take_made(rr, identity, loaded, &reason);
-    }
-    if (alone) {
-        qapi_free_RamResetBlockInfoList(ram_reset_finish(false));
     }
     trace_ram_reset_template_made(template.path, template_file_content(f),
                                   get_clock() - before);

@@ -9,6 +9,7 @@
 #include "qemu/lockable.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/reset.h"
 #include "dirty.h"
 #include "internal.h"
 #include "trace.h"
@@ -78,9 +79,9 @@ static void restore(RestoreJob *job, uint64_t pages)
 /* Give zeros back run by run, if that is what the object's user wants */
 static bool discards_zeros(const RamResetBlock *blk)
 {
-    RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
+    RamResetClass *rrc = blk->owner ? RAM_RESET_GET_CLASS(blk->owner) : NULL;
 
-    return blk->owner && RAM_RESET_GET_CLASS(blk->owner) == rrc &&
+    return rrc && rrc->gives_back &&
            blk->map.page_size == qemu_target_page_size() &&
            rrc->supports(blk->owner, blk, NULL);
 }
@@ -88,7 +89,7 @@ static bool discards_zeros(const RamResetBlock *blk)
 static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
                           const unsigned long *dirty)
 {
-    RamResetClass *rrc = ram_reset_class(TYPE_RAM_RESET_MADVISE);
+    RamResetClass *rrc = RAM_RESET_GET_CLASS(blk->owner);
     uint64_t start, end = 0;
     int failed = 0;
 
@@ -103,7 +104,7 @@ static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
         }
     }
     if (failed) {
-        ram_reset_note_fallback(blk, "madvise", failed);
+        ram_reset_note_fallback(blk, ram_reset_strategy_name(rrc), failed);
     }
 }
 
@@ -179,15 +180,14 @@ static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
     return job.counts.dirty;
 }
 
-uint64_t undo_all(GArray *baseline, unsigned turn, bool track)
+uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
+                  bool track)
 {
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_blocks(&nr);
     uint64_t sum = 0;
 
-    assert(nr == baseline->len);
-    for (unsigned i = 0; i < nr; i++) {
-        RamResetBlock *blk = &blocks[i];
+    assert(list->nr == baseline->len);
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
         int64_t before = get_clock();
 
@@ -205,15 +205,13 @@ uint64_t undo_all(GArray *baseline, unsigned turn, bool track)
     return sum;
 }
 
-uint64_t undo_count_present(unsigned *threads)
+uint64_t undo_count_present(const RamResetBlockList *list, unsigned *threads)
 {
-    unsigned nr;
-    RamResetBlock *blocks = ram_reset_blocks(&nr);
     uint64_t sum = 0;
 
     *threads = 1;
-    for (unsigned i = 0; i < nr; i++) {
-        RamResetBlock *blk = &blocks[i];
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
 
         if (blk->owner && blk->map.len) {
             uint64_t pages = blk->map.len / qemu_target_page_size();

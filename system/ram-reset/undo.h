@@ -7,11 +7,12 @@
 #ifndef RAM_RESET_UNDO_H
 #define RAM_RESET_UNDO_H
 
+#include "system/ram-reset/block-list.h"
 #include "kept.h"
 
 /*
- * Make all blocks what they are in @baseline, an array of BaselineBlock in the order of
- * ram_reset_blocks(), and fill in their info.  BQL held.
+ * Make the blocks of @list what they are in @baseline, an array of BaselineBlock
+ * in the same order, and fill in their info.  BQL held.
  *
  * @turn: rises from load to load
  * @track: go by the dirty log, which has been synchronized, and clear it;
@@ -20,9 +21,10 @@
  * Returns: how many pages the guest has paid a fault for, for being tracked,
  *     or would have
  */
-uint64_t undo_all(GArray *baseline, unsigned turn, bool track);
+uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
+                  bool track);
 
 /* How many pages there are to compare, and by how many @threads that is done */
-uint64_t undo_count_present(unsigned *threads);
+uint64_t undo_count_present(const RamResetBlockList *list, unsigned *threads);
 
 #endif
