@@ -8,7 +8,7 @@
 #include "qapi/error.h"
 #include "hw/boards.h"
 #include "system/system.h"
-#include "internal.h"
+#include "system/ram-reset/block/block.h"
 
 HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb)
 {
@@ -133,7 +133,7 @@ static bool any_block(RAMBlock *rb)
 
 /*
  * KVM looks pages up anew when a mapping changes, and the machine counts slots.
- * Whoever else follows a memory map may have pinned pages, or passed on a file.
+ * Any other listener may have pinned pages, or passed on a file.
  */
 static bool may_hold_memory(const MemoryListener *l)
 {

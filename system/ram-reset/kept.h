@@ -8,7 +8,7 @@
 #define RAM_RESET_BASELINE_H
 
 #include "internal.h"
-#include "template.h"
+#include "templatefile.h"
 
 /**
  * BaselineBlock: a RAM block as it was

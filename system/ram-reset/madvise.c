@@ -1,12 +1,12 @@
 /*
- * ram-reset-madvise: give the pages back to the host
+ * ram-reset-madvise: discard the pages
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "internal.h"
+#include "system/ram-reset/block/block.h"
 
 static bool madvise_supports(RamReset *rr, const RamResetBlock *blk,
                              Error **errp)

@@ -70,7 +70,7 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
         return g_strdup(reason);
     }
     if (!blk->owner) {
-        reason = "no ram-reset object claims it";
+        reason = "no ram-reset object covers it";
     } else if (backend && backend->policy != HOST_MEM_POLICY_DEFAULT) {
         reason = "it has a NUMA policy, which a template on tmpfs would have "
                  "for all";

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_MAPPED_H
 #define RAM_RESET_MAPPED_H
 
-#include "internal.h"
+#include "system/ram-reset/block/block.h"
 
 /*
  * What a snapshot has of a block can be a private mapping of a template: it
@@ -36,7 +36,7 @@ typedef struct RamResetOverlay {
     const GArray *runs;
 } RamResetOverlay;
 
-/* Why @blk cannot be mapped like that, a sentence to be freed; NULL if it can */
+/* Why @blk cannot be mapped like that, to be freed; NULL if it can */
 char *ram_reset_map_refusal(const RamResetBlock *blk,
                             const RamResetOverlay *from);
 
@@ -46,7 +46,7 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
  */
 int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from);
 
-/* Have anonymous memory for @blk again; it reads zero, unless that is refused */
+/* Have anonymous memory for @blk again, which reads zero, if that may be */
 void ram_reset_unmap(RamResetBlock *blk);
 
 #endif

@@ -131,7 +131,7 @@ static bool scan(PrimDataIter *it)
     if (n < 0) {
         return false;
     }
-    /* Linux 6.18 may say in walk_end less than it has told of */
+    /* Linux 6.18 may have walk_end lie below the last range */
     it->scanned = n < (int)arg.vec_len ? arg.end : it->buf.ranges[n - 1].end;
     it->buf_first = 0;
     it->buf_len = n;

@@ -98,7 +98,7 @@ static uint8_t *fresh_mmap(const PrimMap *map, int fd)
                            fd < 0 ? 0 : map->fd_offset));
 }
 
-/* Whether it is for want of hugepages that @map cannot be had twice */
+/* Whether @map cannot be had twice because there are too few hugepages */
 static bool pool_is_short(const PrimMap *map)
 {
     void *p;

@@ -58,8 +58,8 @@ typedef enum PrimBacking {
 PrimBacking prim_backing(const PrimMap *map);
 
 /*
- * Give [@start, @start + @len) of the mapping back to the kernel; it reads
- * zero afterwards, for every process that maps the same shared memory.
+ * Discard [@start, @start + @len) of the mapping: it reads zero afterwards, for
+ * every process that maps the same shared memory.
  * Shared hugepages that were reserved are reserved again.
  * -EINVAL for PRIM_PRIVATE_FILE, whose discarded pages would show the file.
  * After a failure the range holds what it held, or zeros, page by page;
@@ -87,7 +87,7 @@ bool prim_is_memfd(int fd);
 /*
  * Make @fresh, elsewhere.  @map must be anonymous or all of a memfd from
  * @fd_offset on.  Where there are not enough hugepages for both, those that
- * @map has populated are given up first; it reads zero then.  That may not be
+ * @map has populated are discarded first; it reads zero then.  That may not be
  * enough: what was reserved and never touched stays the old file's.
  * After a failure @map is as it was, or zero.
  */
@@ -95,7 +95,7 @@ int prim_fresh_map(const PrimMap *map, PrimFresh *fresh);
 
 /*
  * Put @fresh where @map is, with the NUMA policy of @map but none of what
- * madvise() has set.  Pages of the old memory are given back, its file is
+ * madvise() has set.  Pages of the old memory are discarded, its file is
  * closed, and the new one has the old one's descriptor number.
  * @fresh is gone afterwards.  After a failure @map is as it was, or zero, in
  * which case its NUMA policy may be lost; but -EFAULT means that there is no
@@ -111,10 +111,10 @@ typedef struct PrimRange {
 /*
  * Have parts of @map, which is private and anonymous, be private mappings of
  * @fd, where it has them from @fd_offset on; or, if that is -1, fresh anonymous
- * memory.  What was there is given back.  They have no NUMA policy then, which
- * tmpfs would keep for all who map the file, and nothing that madvise() has set.
- * After a failure some are, and those are not told; -EFAULT means that there
- * is no memory at one of them any more.
+ * memory.  What was there is discarded.  They have no NUMA policy then, which
+ * tmpfs would have for all who map the file, and nothing that madvise() has
+ * set.  After a failure some are, and nobody says which; -EFAULT means that
+ * there is no memory at one of them any more.
  */
 int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
                  const PrimRange *ranges, size_t nr);

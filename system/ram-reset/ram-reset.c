@@ -13,6 +13,7 @@
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/clear.h"
 #include "system/ram-reset/reset.h"
+#include "internal.h"
 #include "mapped.h"
 #include "trace.h"
 

@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "system/ram-reset/block/fresh.h"
-#include "internal.h"
 
 static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
                            Error **errp)

@@ -14,7 +14,7 @@
 /*
  * The first write to a transparent hugepage clears 2 MiB, which takes a
  * tenth of a millisecond.  A guest that writes here and there, and is then
- * taken back or thrown away, waits longer for that than for all the rest of a
+ * reverted or thrown away, waits longer for that than for all the rest of a
  * load.  One that writes densely waits much longer for base pages.  So it is
  * looked at what it does.
  */
@@ -23,7 +23,7 @@
 #define FIRST_LOOK_MS   20
 #define LAST_LOOK_MS    10240
 
-/* Less does not tell: bytes */
+/* Less says nothing about the guest: bytes */
 #define ENOUGH          (1 * MiB)
 /*
  * To clear a hugepage takes as long as some twenty faults of a guest under

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_SMALLPAGES_H
 #define RAM_RESET_SMALLPAGES_H
 
-#include "internal.h"
+#include "system/ram-reset/block/block.h"
 
 /*
  * Have the kernel give @rb, private anonymous memory that is mostly absent,

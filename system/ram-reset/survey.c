@@ -11,6 +11,7 @@
 #include "qemu/main-loop.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/find-data.h"
+#include "internal.h"
 
 typedef struct ScannedBlock {
     uint8_t *host;

@@ -19,7 +19,7 @@
 
 #define WORD_BITS (8 * sizeof(unsigned long))
 
-/* A untracked page is looked at in one of so many loads; divides WORD_BITS */
+/* An untracked page is looked at in one of so many loads; divides WORD_BITS */
 #define SAMPLE_EVERY 8
 
 struct RamCopy {
@@ -77,16 +77,15 @@ static void set_stored(RamCopy *t, uint64_t page)
     t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
 }
 
-RamCopy *ram_copy_of_file(const TemplateFile *f, unsigned nr)
+RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
+                          size_t page_size, const GArray *runs)
 {
-    const TemplateBlock *b = &g_array_index(f->blocks, TemplateBlock, nr);
-    uint64_t room = template_file_room(f, nr);
-    RamCopy *t;
+    RamCopy *t = new_copy(mmap(NULL, room, PROT_READ,
+                               MAP_SHARED | MAP_NORESERVE, fd, offset),
+                          room, len, page_size);
 
-    t = new_copy(mmap(NULL, room, PROT_READ, MAP_SHARED | MAP_NORESERVE,
-                      f->fd, b->offset), room, b->len, f->page_size);
-    for (unsigned i = 0; t && i < b->runs->len; i++) {
-        PrimRange run = g_array_index(b->runs, PrimRange, i);
+    for (unsigned i = 0; t && i < runs->len; i++) {
+        PrimRange run = g_array_index(runs, PrimRange, i);
 
         for (uint64_t at = run.start; at < run.start + run.len;
              at += t->page_size) {
@@ -199,7 +198,7 @@ static unsigned long sample(unsigned turn)
     return bits;
 }
 
-/* Of the pages of word @w that are untracked and in @candidates, the unchanged ones */
+/* The unchanged ones of word @w's pages that are untracked and @candidates */
 static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
                                size_t w, unsigned long candidates)
 {
@@ -245,7 +244,7 @@ void ram_copy_restore(RamCopy *t, uint8_t *host,
         }
         counts->cold += __builtin_popcountl(now & ~t->untracked[w]);
         left = unchanged(t, host, w, t->untracked[w] & now & sampled);
-        t->untracked[w] = ((t->untracked[w] & now) | (t->dirty[w] & now)) & ~left;
+        t->untracked[w] = (t->untracked[w] | t->dirty[w]) & now & ~left;
         t->dirty[w] = now & ~left;
         counts->dirty += __builtin_popcountl(now);
         counts->stale += __builtin_popcountl(left);

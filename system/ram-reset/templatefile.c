@@ -121,6 +121,14 @@ uint64_t template_file_room(const TemplateFile *f, unsigned nr)
            template_file_block(f, nr)->offset;
 }
 
+RamCopy *template_file_copy(const TemplateFile *f, unsigned nr)
+{
+    const TemplateBlock *b = template_file_block(f, nr);
+
+    return ram_copy_of_file(f->fd, b->offset, template_file_room(f, nr),
+                            b->len, f->page_size, b->runs);
+}
+
 /* The index */
 
 GVariant *template_file_pack(const TemplateFile *f)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include "mappedruns.h"
 #include "prim.h"
+#include "template.h"
 
 /*
  * The file has the layout of RAM: a block lies in it as it does in memory, so
@@ -90,6 +91,9 @@ uint64_t template_file_content(const TemplateFile *f);
 
 /* Bytes from where block @nr begins to where the next one does */
 uint64_t template_file_room(const TemplateFile *f, unsigned nr);
+
+/* What it has of block @nr; as ram_copy_of_file() */
+RamCopy *template_file_copy(const TemplateFile *f, unsigned nr);
 
 /* The name of the file for @identity, to be freed */
 char *template_file_name(const char *identity);

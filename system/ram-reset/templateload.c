@@ -249,7 +249,7 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
         describe_mapped(blk, done, runs);
         return true;
     }
-    t = ram_copy_of_file(f, nr);
+    t = template_file_copy(f, nr);
     if (!t) {
         return false;
     }

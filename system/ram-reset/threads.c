@@ -5,7 +5,7 @@
  */
 
 #include "qemu/osdep.h"
-#include "internal.h"
+#include "system/ram-reset/block/threads.h"
 
 void ram_reset_in_threads(unsigned nr, void *(*func)(void *opaque),
                           void *opaque)

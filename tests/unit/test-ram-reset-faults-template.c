@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "../../system/ram-reset/template.h"
+#include "../../system/ram-reset/templatefile.h"
 #include "faults.h"
 #include "ram.h"
 
@@ -151,7 +151,7 @@ static bool restore(State *s)
 {
     g_autofree char *reason = NULL;
     TemplateFile *f = template_file_open(s->dir, IDENTITY, &reason);
-    RamCopy *t = f ? ram_copy_of_file(f, 0) : NULL;
+    RamCopy *t = f ? template_file_copy(f, 0) : NULL;
     RamCopyCounts counts = { 0 };
 
     memset(s->host, 0xa5, LEN);

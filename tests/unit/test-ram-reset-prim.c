@@ -169,7 +169,8 @@ static void test_drop(gconstpointer kind)
     }
     page = map->page_size;
     memset(map->host, 0xa5, map->len);
-    g_assert_cmpint(prim_discard(map, prim_backing(map), page, 2 * page), ==, 0);
+    g_assert_cmpint(prim_discard(map, prim_backing(map), page, 2 * page),
+                    ==, 0);
     /* fallocate or madvise; mmap and munmap to reserve hugepages again */
     g_assert_cmpuint(*map->calls, ==,
                      GPOINTER_TO_INT(kind) == (MEMFD | HUGE) ? 3 : 1);
@@ -205,7 +206,8 @@ static void test_drop_honours_fd_offset(void)
     part.len = 4 * page;
     part.fd_offset = 8 * page;
     memset(map->host, 3, map->len);
-    g_assert_cmpint(prim_discard(&part, prim_backing(&part), page, page), ==, 0);
+    g_assert_cmpint(prim_discard(&part, prim_backing(&part), page, page),
+                    ==, 0);
     g_assert_true(is_zero(map->host + 9 * page, page));
     g_assert_cmpint(map->host[9 * page - 1], ==, 3);
     g_assert_cmpint(map->host[10 * page], ==, 3);
@@ -520,8 +522,8 @@ static void test_data_finds_hugepages_of_others(void)
     found = find(map, 1, 4);
     g_assert_true(found.pages[1] && found.pages[2] && found.pages[3]);
     g_assert_cmpuint(found.calls, ==, 1);
-    g_assert_cmpint(prim_discard(map, PRIM_SHARED_FILE, HUGE_SIZE, HUGE_SIZE), ==,
-                    0);
+    g_assert_cmpint(prim_discard(map, PRIM_SHARED_FILE, HUGE_SIZE, HUGE_SIZE),
+                    ==, 0);
     found = find(map, 0, 4);
     g_assert_true(found.pages[0] && !found.pages[1] && found.pages[2]);
     munmap(other, map->len);

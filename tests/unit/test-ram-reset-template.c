@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include "../../system/ram-reset/template.h"
+#include "../../system/ram-reset/templatefile.h"
 
 #define PAGE  4096
 #define BITS  (8 * sizeof(unsigned long))
@@ -74,7 +74,7 @@ static RamCopy *in_file(uint8_t *host)
     template_file_free(f);
     f = template_file_open(dir, "t", &reason);
     g_assert_nonnull(f);
-    t = ram_copy_of_file(f, 1);
+    t = template_file_copy(f, 1);
     g_assert_nonnull(t);
     template_file_free(f);
     unlinkat(dir, name, 0);
@@ -233,18 +233,20 @@ static void test_hot(Fixture *f, G_GNUC_UNUSED gconstpointer data)
         }
         g_assert_cmpuint(restore(f, false).cold, ==,
                          (load < 2) + (load == 5));
-        g_assert_cmpint(test(ram_copy_untracked(f->t), untracked), ==, load > 0);
+        g_assert_cmpint(test(ram_copy_untracked(f->t), untracked),
+                        ==, load > 0);
         g_assert_false(test(ram_copy_untracked(f->t), once));
     }
     /* Written to no more */
     nothing_dirty(f);
     set(f->dirty, untracked);
-    for (load = 0; load < 8 && test(ram_copy_untracked(f->t), untracked); load++) {
+    for (load = 0;
+         load < 8 && test(ram_copy_untracked(f->t), untracked); load++) {
         stale += restore(f, false).stale;
     }
     g_assert_false(test(ram_copy_untracked(f->t), untracked));
     g_assert_cmpuint(stale, ==, 1);
-    /* It is dirty once more, since it was not protected; that makes none untracked */
+    /* Dirty once more, since it was not protected: that makes none untracked */
     restore(f, false);
     g_assert_false(test(ram_copy_untracked(f->t), untracked));
 }
@@ -295,7 +297,7 @@ static void test_compare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 }
 
 /* Holes stay holes */
-/* Of mappings that are not part of a core dump, as only the copy is; in bytes */
+/* Bytes of mappings that are not part of a core dump, as only the copy is */
 static uint64_t resident(void)
 {
     g_autofree char *smaps = NULL;

@@ -12,6 +12,7 @@
 #include "qemu/units.h"
 #include "system/ram-reset/block/clear.h"
 #include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/block/threads.h"
 
 /* Large enough to hide the cost of starting a thread, or of taking a piece */
 #define BYTES_A_THREAD  (64 * MiB)

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_BLOCK_CLEAR_H
 #define RAM_RESET_BLOCK_CLEAR_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 
 /*
  * Memory stays where it is, and what reads zero is not written: to clear what

@@ -7,12 +7,12 @@
 #ifndef RAM_RESET_BLOCK_FIND_DATA_H
 #define RAM_RESET_BLOCK_FIND_DATA_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 
 /*
- * Data is what may be other than zero.  What is not in an answer reads zero, and
- * may have no memory, which reading it would allocate; what is in it may be zero
- * all the same.  Nothing is populated by looking.
+ * Data is what may be other than zero.  What is not in an answer reads zero,
+ * and may have no memory, which reading it would allocate; what is in it may be
+ * zero all the same.  Nothing is populated by looking.
  *
  * An array is of PrimRange in bytes from the block's start, none of them empty,
  * in rising order and disjoint.  Its ranges end where the kernel says, which
@@ -41,7 +41,7 @@ GArray *ram_reset_find_populated(const RamResetBlock *blk, uint64_t start,
  */
 GArray *ram_reset_guess_populated(const RamResetBlock *blk);
 
-/* What of all of @blk is not known to be zero; by the load, if one is going on */
+/* What of all of @blk is not known to be zero; by a load, if one is going on */
 GArray *ram_reset_find_content(const RamResetBlock *blk);
 
 /* A bit for each target page of @blk that may hold data */

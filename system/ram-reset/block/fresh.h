@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_BLOCK_FRESH_H
 #define RAM_RESET_BLOCK_FRESH_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 
 /* Why that must not be done to @blk, a sentence to be freed; NULL if it may */
 char *ram_reset_fresh_refusal(const RamResetBlock *blk);
@@ -26,7 +26,7 @@ PrimMap ram_reset_block_whole_map(const RamResetBlock *blk);
 /* All that ram_block_add() and a memory backend have asked of the kernel */
 void ram_reset_advise_as_before(RAMBlock *rb, const PrimMap *map);
 
-/* There is nothing any more where block @name was: nobody can go on from that */
+/* Nothing is mapped any more where block @name was: there is no way on */
 G_NORETURN void ram_reset_die_without_memory(const char *name);
 
 #endif

@@ -1,0 +1,118 @@
+/*
+ * RAM reset: one RAM block
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_BLOCK_BLOCK_H
+#define RAM_RESET_BLOCK_BLOCK_H
+
+#include "qemu/units.h"
+#include "system/hostmem.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-object.h"
+#include "system/ram-reset/prim.h"
+#include "system/ram-reset/zeromap.h"
+
+/**
+ * RamResetBlock: a RAM block in the course of one reset
+ *
+ * @rb: valid under the BQL
+ * @map: its used_length as it was when the plan was made
+ * @owner: the object that covers it; NULL if it is left alone.  Methods of
+ *     other classes are called with it, see RamResetClass
+ * @parts: of RamResetPart, to be made zero in this order; together they are
+ *     the block, and may overlap; NULL if nothing is to be made zero
+ * @data: of PrimRange, in rising order: what was populated before the load,
+ *     without what is discarded since; NULL if that is to be found out when it
+ *     is needed, as it must be where others may write to the memory
+ * @known: allocated by begin; NULL if nothing can be known
+ * @zeroed: what is known zero is so already
+ * @cleared: if not NULL, target pages that have been cleared in place are added
+ *     to the element for the RAM_RESET_CHUNK that they are in
+ * @expected: what this block has of ram_reset_begin()'s, if each has as much
+ *     for its size
+ * @info: what query-ram-reset will show
+ */
+struct RamResetBlock {
+    RAMBlock *rb;
+    PrimMap map;
+    PrimBacking backing;
+    RamReset *owner;
+    GArray *parts;
+    GArray *data;
+    ZeroMap *known;
+    bool zeroed;
+    uint32_t *cleared;
+    uint64_t expected;
+    RamResetBlockInfo *info;
+};
+
+/*
+ * A part of a block, in bytes from its start.  @strategy: the class whose
+ * methods apply, NULL to clear in place; @done: it has been made zero
+ */
+typedef struct RamResetPart {
+    uint64_t start, len;
+    RamResetClass *strategy;
+    bool done;
+} RamResetPart;
+
+/* In what units touched pages are counted; no part of a piece crosses them */
+#define RAM_RESET_CHUNK (2 * MiB)
+
+/* The memory backend that @rb belongs to, or NULL */
+HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb);
+
+/* The id of that backend below /objects, or NULL */
+const char *ram_reset_block_memdev(RAMBlock *rb);
+
+/* Why no strategy may touch @rb; NULL if one may.  A static string. */
+const char *ram_reset_block_refusal(RAMBlock *rb);
+
+/*
+ * Whether @rb is memory that the guest cannot write to.  Devices may write it
+ * past the dirty log: a system reset does.
+ */
+bool ram_reset_block_is_rom(RAMBlock *rb);
+
+PrimMap ram_reset_block_map(RAMBlock *rb);
+
+/*
+ * Whether @rb is a private mapping of a file that another block maps shared:
+ * what is loaded there may show through here.
+ */
+bool ram_reset_block_is_aliased(RAMBlock *rb);
+
+/* Why the host pages of @blk have to stay as they are, or NULL */
+const char *ram_reset_block_pin_reason(const RamResetBlock *blk);
+
+/* Whether all of @blk has been allocated on purpose */
+bool ram_reset_block_is_preallocated(const RamResetBlock *blk);
+
+/* Whether that has been done to parts of it, as they were plugged */
+bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
+
+/*
+ * Who might go on using the memory of @blk if other memory took its place;
+ * NULL if nobody.  A sentence, to be freed.
+ */
+char *ram_reset_block_external_user(const RamResetBlock *blk);
+
+/*
+ * The name of a listener to the memory map, as the system or a device behind an
+ * IOMMU sees it, other than KVM's, that may have pinned guest memory or passed
+ * it on; NULL if there is none.
+ */
+const char *ram_reset_memory_listener(void);
+
+/*
+ * Why somebody outside of QEMU might write to the memory of @blk, without a
+ * listener; NULL if nobody can.  A sentence, to be freed.
+ */
+char *ram_reset_block_external_writer(const RamResetBlock *blk);
+
+/* Whether @memdev is the id of a memory backend in use as guest RAM */
+bool ram_reset_check_memdev(const char *memdev, Error **errp);
+
+#endif
