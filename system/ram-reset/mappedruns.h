@@ -24,8 +24,13 @@
  * any block, ram_reset_any_mapped in system/ram-reset.h, is read without it.
  */
 
+#ifdef RAM_RESET_STANDALONE
+/* system/ram-reset.h, which declares it otherwise, needs QEMU */
+extern bool ram_reset_any_mapped;
+#endif
+
 /*
- * @fd: the file that they are mapped from, which is kept open; @runs: of
+ * @fd: the file that they are mapped from, which stays open; @runs: of
  * PrimRange, in rising order, not adjacent
  */
 void mapped_runs_add(const void *host, const void *rb, int fd,

@@ -180,51 +180,6 @@ static bool begin_page_table(PrimDataIter *it)
     return true;
 }
 
-bool prim_data_list_add(PrimDataList **list, uint64_t start, uint64_t end)
-{
-    PrimDataList *l = *list;
-
-    if (!l || l->nr == l->room) {
-        size_t room = l ? 2 * l->room : 1024;
-
-        l = realloc(l, sizeof(*l) + room * sizeof(l->ranges[0]));
-        if (!l) {
-            return false;
-        }
-        if (!*list) {
-            l->nr = l->at = 0;
-        }
-        l->room = room;
-        *list = l;
-    }
-    l->ranges[l->nr].start = start;
-    l->ranges[l->nr].end = end;
-    l->nr++;
-    return true;
-}
-
-bool prim_data_next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
-{
-    PrimDataList *l = it->list;
-
-    while (l && l->at < l->nr && l->ranges[l->at].end <= it->pos) {
-        l->at++;
-    }
-    if (!l || l->at == l->nr || l->ranges[l->at].start >= it->to) {
-        return false;
-    }
-    *start = l->ranges[l->at].start;
-    if (*start < it->pos) {
-        *start = it->pos;
-    }
-    *end = l->ranges[l->at].end;
-    if (*end > it->to) {
-        *end = it->to;
-    }
-    it->pos = *end;
-    return true;
-}
-
 /*
  * SEEK_DATA takes two calls for each run of pages.  If our page table has as
  * many pages as the file, then it has them all: that is so unless some have
@@ -239,7 +194,7 @@ static bool list_shared_file(PrimDataIter *it)
     while (listed && next_by_scan(it, &start, &end)) {
         found += end - start;
         listed = it->next == next_by_scan &&
-                 prim_data_list_add(&it->list, start, end);
+                 prim_data_list_add(it, start, end);
     }
     if (it->pagemap >= 0) {
         COUNT(it->map, close(it->pagemap));

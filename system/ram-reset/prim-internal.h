@@ -60,16 +60,8 @@ static inline bool prim_is_hugetlb(const PrimMap *map)
  */
 int prim_reserve_hugepages(const PrimMap *map, uint64_t start, uint64_t len);
 
-/* Offsets into the mapping, as prim_data_next() gives them */
-typedef struct PrimDataList {
-    size_t nr, room, at;
-    struct {
-        uint64_t start, end;
-    } ranges[];
-} PrimDataList;
-
-/* False if there is no memory for it */
-bool prim_data_list_add(PrimDataList **list, uint64_t start, uint64_t end);
+/* Add to @it->list, which is NULL at first; false if there is no memory */
+bool prim_data_list_add(PrimDataIter *it, uint64_t start, uint64_t end);
 
 /* For @it->next: what @it->list has */
 bool prim_data_next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end);

@@ -11,9 +11,6 @@
 
 #define BITS 512
 
-/* Declared in system/ram-reset.h, which needs QEMU */
-extern bool ram_reset_any_mapped;
-
 static int made(void *opaque)
 {
     (*(unsigned *)opaque)++;

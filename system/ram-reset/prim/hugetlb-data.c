@@ -79,11 +79,11 @@ static bool list_hugepages(PrimDataIter *it, uint64_t *found)
         if (mapped && !was_mapped) {
             start = at;
         } else if (!mapped && was_mapped &&
-                   !prim_data_list_add(&it->list, start, at)) {
+                   !prim_data_list_add(it, start, at)) {
             return false;
         }
     }
-    return !mapped || prim_data_list_add(&it->list, start, map->len);
+    return !mapped || prim_data_list_add(it, start, map->len);
 }
 
 /*

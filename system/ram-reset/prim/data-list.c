@@ -1,0 +1,63 @@
+/*
+ * What RAM reset needs of Linux: where a mapping has data, found beforehand
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "system/ram-reset/prim-internal.h"
+
+/* Offsets into the mapping, as prim_data_next() gives them */
+typedef struct PrimDataList {
+    size_t nr, room, at;
+    struct {
+        uint64_t start, end;
+    } ranges[];
+} PrimDataList;
+
+bool prim_data_list_add(PrimDataIter *it, uint64_t start, uint64_t end)
+{
+    PrimDataList *l = it->list;
+
+    if (!l || l->nr == l->room) {
+        size_t room = l ? 2 * l->room : 1024;
+
+        l = realloc(l, sizeof(*l) + room * sizeof(l->ranges[0]));
+        if (!l) {
+            return false;
+        }
+        if (!it->list) {
+            l->nr = l->at = 0;
+        }
+        l->room = room;
+        it->list = l;
+    }
+    l->ranges[l->nr].start = start;
+    l->ranges[l->nr].end = end;
+    l->nr++;
+    return true;
+}
+
+bool prim_data_next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    PrimDataList *l = it->list;
+
+    while (l && l->at < l->nr && l->ranges[l->at].end <= it->pos) {
+        l->at++;
+    }
+    if (!l || l->at == l->nr || l->ranges[l->at].start >= it->to) {
+        return false;
+    }
+    *start = l->ranges[l->at].start;
+    if (*start < it->pos) {
+        *start = it->pos;
+    }
+    *end = l->ranges[l->at].end;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->pos = *end;
+    return true;
+}
