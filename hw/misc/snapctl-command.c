@@ -84,14 +84,14 @@ void snapctl_begin(SnapctlState *s, uint32_t command)
     s->command = command;
     s->status = SNAPCTL_STATUS_PENDING;
     s->error = SNAPCTL_ERROR_NONE;
-    /* It would only wait for the outcome, and hold up the main loop by that */
+    /* The vCPU would only wait for the outcome, and hold up the main loop */
     cpu_stop_current();
     qemu_bh_schedule(s->bh);
 }
 
 /*
- * What else has been asked for is for the guest as it is now, so it comes
- * first; the main loop does it in its next turn.
+ * A shutdown or a reset that somebody has requested is for the guest as it is
+ * now, so it comes first; the main loop does it in its next turn.
  */
 static bool must_wait(void)
 {
@@ -121,7 +121,7 @@ static bool load(SnapctlState *s, const char *tag, Error **errp)
     if (!load_snapshot(tag, NULL, false, NULL, errp)) {
         fail(s, errp);
     }
-    /* also one whose load was refused before it had changed anything */
+    /* also after a load that was refused before it had changed anything */
     if (ram_reset_vm_is_whole(NULL)) {
         load_snapshot_resume(state);
     }
@@ -250,7 +250,7 @@ static void execute(SnapctlState *s)
     s->used_ns = get_clock();
 }
 
-/* Outside of the vCPU's exit, and not in the middle of other work of QEMU's */
+/* QEMU runs it outside of the vCPU's exit, and between other work of its own */
 static void command_bh(void *opaque)
 {
     SnapctlState *s = opaque;
@@ -270,7 +270,7 @@ static void command_bh(void *opaque)
     }
 }
 
-/* The vCPU that wrote a command, which nobody is left to do */
+/* Nobody is left to do the command that a vCPU has written and waits for */
 static void resume_bh(void *opaque)
 {
     resume_all_vcpus();

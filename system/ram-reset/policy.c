@@ -28,8 +28,8 @@
  * guest's pages that lie here and there in gigabytes take some times as long: 5
  * times were seen.  So each strategy has a factor, which loads by it correct:
  * by the square root of the error and at most 1.5 times, since one load may
- * have been disturbed.  The factors of strategies that are not used go back to 1
- * slowly, so that they are worth another try some day.
+ * have been disturbed.  The factors of strategies that are not used go back
+ * towards 1, slowly, so that they are worth another try some day.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -134,9 +134,9 @@ static void touch(Vm *vm, uint64_t from, uint64_t to)
 }
 
 /*
- * The lower part is used in each round, the upper one but once.  Where it is
- * twice as dear to clear a page as to discard it, and a fault dearer than both,
- * that which is used again is cleared in place.
+ * The lower part is used in each round, the upper one but once.  Where clearing
+ * a page costs twice as much as discarding it, and a fault more than both, what
+ * is used again is cleared in place.
  */
 static void test_split(const void *opaque)
 {
@@ -280,8 +280,8 @@ static void test_calibration(void)
 }
 
 /*
- * What was used once is tested in vain, at 100 a page, until that has cost what
- * discarding does, 350 a page; what is used again and again is kept.
+ * Tests of what was used once are wasted, at 100 a page, until they have cost
+ * as much as discarding does, 350 a page; what is used again and again stays.
  */
 static void test_owed(const void *opaque)
 {
