@@ -27,13 +27,13 @@ static void print_auto(Monitor *mon, RamResetAutoInfo *a)
     monitor_printf(mon, "  objective %s, costs in ns (%s):\n",
                    RamResetObjective_str(a->objective),
                    a->calibration_ns ? "measured" : "given");
-    monitor_printf(mon, "  %-10s %8s %8s %8s %10s %8s %10s %8s %10s %8s %8s\n",
+    monitor_printf(mon, "  %-10s %8s %8s %8s %12s %8s %10s %8s %10s %8s %8s\n",
                    "memory", "granule", "test", "clear", "discard call",
                    "discard", "remap call", "remap", "fault", "guest", "map");
     for (c = a->costs; c; c = c->next) {
         RamResetCosts *v = c->value;
 
-        monitor_printf(mon, "  %-10s %4" PRIu64 " KiB %8.1f %8.1f %10.0f %8.1f "
+        monitor_printf(mon, "  %-10s %4" PRIu64 " KiB %8.1f %8.1f %12.0f %8.1f "
                        "%10.0f %8.1f %10.0f %8.0f %8.0f\n", v->kind,
                        v->granule / 1024, v->test, v->clear, v->discard_call,
                        v->discard, v->remap_call, v->remap, v->fault,

@@ -17,7 +17,7 @@ PATCHES = ROOT / 'patches'
 STOCK_SRC = BUILD / 'stock-src'
 QEMU_SRC = BUILD / 'qemu-src'
 STAMP = '.ram-reset.json'
-HOOK_LIMIT = 120
+HOOK_LIMIT = 117
 
 # Everything below these goes into QEMU's tree at the same path.
 OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'contrib',

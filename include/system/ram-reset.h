@@ -74,29 +74,32 @@ void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len);
 bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len);
 
 /**
- * ram_reset_dma_map: a range of @rb is going to be written to through a pointer
+ * ram_reset_dma_map: somebody maps a range of @rb, to access it through a
+ * pointer
  *
- * ram_reset_dma_unmap() follows with the same @start.
+ * If @is_write, ram_reset_dma_unmap() follows with the same @start.
  */
-static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
+static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start,
+                                     uint64_t len, bool is_write)
 {
-    if (unlikely(qatomic_read(&ram_reset_noting))) {
+    if (is_write && unlikely(qatomic_read(&ram_reset_noting))) {
         ram_reset_do_dma_map(rb, start, len);
     }
 }
 
 /**
- * ram_reset_dma_unmap: that is over
+ * ram_reset_dma_unmap: what was mapped to be written to is unmapped
  *
- * @len: what was mapped; @access_len: what its user says it has written
- *
- * Returns: how much of it counts as written to
+ * @len: of the mapping
+ * @access_len: what its user says it has written; set to how much of the
+ *     mapping counts as written to
  */
-static inline uint64_t ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
-                                           uint64_t len, uint64_t access_len)
+static inline void ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
+                                       uint64_t len, uint64_t *access_len)
 {
-    return unlikely(qatomic_read(&ram_reset_noting))
-           ? ram_reset_do_dma_unmap(rb, start, len, access_len) : access_len;
+    if (unlikely(qatomic_read(&ram_reset_noting))) {
+        *access_len = ram_reset_do_dma_unmap(rb, start, len, *access_len);
+    }
 }
 
 /**
