@@ -27,7 +27,7 @@ static bool is_any_left(void)
     return false;
 }
 
-/* Who waits for jobs when QEMU ends polls the main context only */
+/* When QEMU ends, it waits for jobs, but polls the main context only */
 static void finish_jobs(Notifier *n, void *opaque)
 {
     while (is_any_left()) {

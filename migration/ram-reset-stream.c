@@ -1,10 +1,10 @@
 /*
  * Reading RAM's part of a saved VM state without loading it
  *
- * A saved VM state is a header, the configuration, then sections.  RAM comes
- * first in what savevm writes, unless a device must be loaded before it.
- * Only the device's own code can tell where such a section ends, so the
- * walk gives up there.  See docs/devel/migration/main.rst.
+ * A saved VM state is a header, the configuration, then sections.  savevm
+ * writes RAM first, unless QEMU must load a device before it.  Only the
+ * device's own code can tell where such a section ends, so the walk gives up
+ * there.  See docs/devel/migration/main.rst.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -31,7 +31,7 @@ typedef struct RamStream {
     uint8_t *page;
     uint32_t section;
     bool ignore_shared;     /* the RAM blocks come with their addresses */
-    bool finished;          /* nothing more is wanted */
+    bool finished;          /* the visitor wants nothing more */
     Error **errp;
 } RamStream;
 

@@ -1,5 +1,5 @@
 /*
- * Taking in runs of zero records
+ * Loading runs of zero records at once
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,9 +20,9 @@
 /*
  * An empty 8 GiB guest is two million records of 9 bytes.  Read one by one,
  * and from the disk by the 32 KiB that a QEMUFile has room for, they take
- * longer than anything else in a load.  A short run is taken from the
- * QEMUFile; where one goes on, the VM state is read in large pieces past the
- * QEMUFile, which is then set to where the run has ended.
+ * longer than anything else in a load.  We read a short run from the QEMUFile;
+ * where one goes on, we read the VM state in large pieces past the QEMUFile,
+ * and then set the QEMUFile to where the run has ended.
  */
 
 /* Address and flags as a be64, then the byte 0 */
@@ -31,14 +31,15 @@
 
 /*
  * Reading in pieces discards what the QEMUFile has, and reads past the end of
- * the run, so it has to be a long one: then no more than twice is read.
+ * the run, so the run has to be a long one: then we read no more than twice of
+ * it.
  */
 #define LONG_RUN (2 * RAM_STREAM_BUFFER / RECORD_SIZE)
 
 #define FIRST_PIECE (32 * KiB)
 #define LAST_PIECE  (512 * KiB)
 
-/* How far to ask for known pages, so that short runs do not ask for much */
+/* How many bytes to ask for at once, so that short runs do not ask for much */
 #define KNOWN_AHEAD (16 * MiB)
 
 typedef struct ZeroRun {

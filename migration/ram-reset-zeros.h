@@ -1,5 +1,5 @@
 /*
- * Taking in runs of zero records
+ * Loading runs of zero records at once
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,15 +12,15 @@
 #include "migration/qemu-file-types.h"
 
 /**
- * ram_reset_take_zeros: take in the zero records that follow, if they run on
+ * ram_reset_take_zeros: consume the zero records that follow
  *
  * @f: the VM state that is being loaded, just behind a zero record
  * @bs: where it is
  * @addr: the address in that record
  *
- * Takes as many records as are for one page after the other, each known to be
- * zero, and leaves @f behind the last of them.  An error of reading is left
- * for whoever reads @f next.
+ * Consumes as many records as are for one page after the other, each known to
+ * be zero, and leaves @f behind the last of them.  On a read error, @f stays
+ * where whoever reads it next gets the same error.
  */
 void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr);
 

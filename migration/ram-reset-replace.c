@@ -1,0 +1,225 @@
+/*
+ * Which snapshots a save replaces, or a deletion deletes
+ *
+ * A snapshot that replaces one of the same name takes its place only when it
+ * is complete: until then, a save that fails has lost nothing.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "block/block_int.h"
+#include "system/block-backend.h"
+#include "system/ram-reset-template.h"
+#include "migration/ram-reset.h"
+#include "ram-reset-identity.h"
+#include "ram-reset-replace.h"
+
+/* A snapshot in one of the disks, none of which goes away during a save */
+typedef struct DiskSnapshot {
+    BlockDriverState *bs;
+    QEMUSnapshotInfo sn;
+} DiskSnapshot;
+
+/* Of DiskSnapshot; NULL if there are none.  Protected by the BQL */
+static GArray *replaced;
+
+void ram_reset_replace_nothing(void)
+{
+    g_clear_pointer(&replaced, g_array_unref);
+}
+
+static void add_snapshots_of(BlockDriverState *bs, const char *name,
+                             GArray *snapshots)
+{
+    g_autofree QEMUSnapshotInfo *list = NULL;
+    int n = bdrv_snapshot_list(bs, &list);
+
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].name, name)) {
+            DiskSnapshot found = { .bs = bs, .sn = list[i] };
+
+            g_array_append_val(snapshots, found);
+        }
+    }
+}
+
+/* One that savevm takes if no nodes are named, see block/snapshot.c */
+static bool is_saved_by_default(BlockDriverState *bs)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    return bdrv_is_inserted(bs) && !bdrv_is_read_only(bs) &&
+           (bdrv_has_blk(bs) || QLIST_EMPTY(&bs->parents));
+}
+
+/* Returns all that have the name, of DiskSnapshot */
+static GArray *find_snapshots(const char *name, bool has_devices,
+                              strList *devices)
+{
+    GArray *snapshots = g_array_new(false, false, sizeof(DiskSnapshot));
+    BlockDriverState *bs;
+    BdrvNextIterator it;
+
+    for (; has_devices && devices; devices = devices->next) {
+        bs = bdrv_find_node(devices->value);
+        if (bs) {
+            add_snapshots_of(bs, name, snapshots);
+        }
+    }
+    if (!has_devices) {
+        for (bs = bdrv_first(&it); bs; bs = bdrv_next(&it)) {
+            if (is_saved_by_default(bs)) {
+                add_snapshots_of(bs, name, snapshots);
+            }
+        }
+    }
+    return snapshots;
+}
+
+/* Some formats (rbd) go by the name, and cannot have two of a name */
+static bool is_known_by_name(const DiskSnapshot *s)
+{
+    return !strcmp(s->sn.id_str, s->sn.name) &&
+           strcmp(bdrv_get_format_name(s->bs), "qcow2");
+}
+
+/* The one with shared RAM, and the one without */
+static void retire_templates_of(const DiskSnapshot *s)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        g_autofree char *identity = ram_reset_snapshot_identity(s->bs, &s->sn,
+                                                                shared);
+
+        if (identity) {
+            ram_reset_template_retire(identity);
+        }
+    }
+}
+
+/*
+ * These snapshots are going to be deleted, and their templates go with them.
+ * If one is not deleted after all, the next load makes new ones.
+ */
+static void retire_templates(const GArray *snapshots)
+{
+    for (unsigned i = 0; ram_reset_templates_wanted() && i < snapshots->len;
+         i++) {
+        DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
+
+        if (s->sn.vm_state_size) {
+            retire_templates_of(s);
+        }
+    }
+}
+
+void ram_reset_delete_prepare(const char *name, bool has_devices,
+                              strList *devices)
+{
+    g_autoptr(GArray) snapshots = NULL;
+
+    if (ram_reset_templates_wanted()) {
+        snapshots = find_snapshots(name, has_devices, devices);
+        retire_templates(snapshots);
+    }
+}
+
+bool ram_reset_save_replaces(const char *name, bool has_devices,
+                             strList *devices, Error **errp)
+{
+    replaced = find_snapshots(name, has_devices, devices);
+    for (unsigned i = 0; i < replaced->len; i++) {
+        if (is_known_by_name(&g_array_index(replaced, DiskSnapshot, i))) {
+            retire_templates(replaced);
+            g_clear_pointer(&replaced, g_array_unref);
+            return bdrv_all_delete_snapshot(name, has_devices, devices,
+                                            errp) >= 0;
+        }
+    }
+    return true;
+}
+
+static bool is_replaced(const DiskSnapshot *s)
+{
+    for (unsigned i = 0; replaced && i < replaced->len; i++) {
+        DiskSnapshot *old = &g_array_index(replaced, DiskSnapshot, i);
+
+        if (old->bs == s->bs && !strcmp(old->sn.id_str, s->sn.id_str)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
+{
+    g_autoptr(GArray) all = find_snapshots(name, has_devices, devices);
+
+    for (unsigned i = 0; i < all->len; i++) {
+        DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
+
+        if (!is_replaced(s)) {
+            bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, NULL);
+        }
+    }
+}
+
+/* Any change has the format write the list, with what was changed before */
+static bool write_list(BlockDriverState *bs)
+{
+    QEMUSnapshotInfo sn = { .name = "ram-reset-scratch" };
+
+    return bdrv_snapshot_create(bs, &sn) >= 0 &&
+           bdrv_snapshot_delete(bs, sn.id_str, sn.name, NULL) >= 0;
+}
+
+/*
+ * The snapshot may be gone although deleting it has failed.  But qcow2 removes
+ * it from the list in memory before it writes the list: the image would still
+ * have the old snapshot, in front of the new one.
+ */
+static bool delete_one(const DiskSnapshot *s, Error **errp)
+{
+    ERRP_GUARD();
+    static bool warned;
+    QEMUSnapshotInfo sn;
+
+    if (bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, errp) < 0) {
+        if (bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
+                                              &sn, NULL) ||
+            !write_list(s->bs)) {
+            error_prepend(errp, "Could not delete the snapshot '%s' that is to "
+                          "be replaced on '%s': ", s->sn.name,
+                          bdrv_get_device_or_node_name(s->bs));
+            return false;
+        }
+        warn_report_err_once_cond(&warned, *errp);
+        *errp = NULL;
+    }
+    return true;
+}
+
+/*
+ * If some cannot be deleted, the new ones go: QEMU would revert a disk with two
+ * of the name to the old one.  As some of the old ones may be gone by then,
+ * what remains is the old snapshot, or one that some disks lack, which QEMU
+ * refuses to load.
+ */
+bool ram_reset_delete_replaced(const char *name, bool has_devices,
+                               strList *devices, Error **errp)
+{
+    if (!replaced) {
+        return true;
+    }
+    retire_templates(replaced);
+    for (unsigned i = 0; i < replaced->len; i++) {
+        if (!delete_one(&g_array_index(replaced, DiskSnapshot, i), errp)) {
+            ram_reset_save_undo(name, has_devices, devices);
+            return false;
+        }
+    }
+    g_clear_pointer(&replaced, g_array_unref);
+    return true;
+}
