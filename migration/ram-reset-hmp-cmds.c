@@ -65,9 +65,9 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
                    info->loads, info->rewinds, info->failed_loads,
                    info->fallbacks);
     if (info->rewind) {
-        monitor_printf(mon, "Rewind: %" PRIu64 " KiB kept%s%s%s\n",
+        monitor_printf(mon, "Rewind: baseline of %" PRIu64 " KiB%s%s%s\n",
                        info->rewind->baseline / 1024,
-                       info->rewind->tag ? " of " : "",
+                       info->rewind->tag ? ", snapshot " : "",
                        info->rewind->tag ?: "; not possible: ",
                        info->rewind->tag ? "" : info->rewind->blocker ?: "");
     }
