@@ -1,7 +1,18 @@
 /*
  * When two snapshots are the same
  *
- * That is asked for two purposes, and the answers differ.
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_IDENTITY_H
+#define MIGRATION_RAM_RESET_IDENTITY_H
+
+#include "block/snapshot.h"
+#include "ram-reset-summary.h"
+
+/*
+ * Whether two snapshots are the same is asked for two purposes, and the answers
+ * differ.
  *
  * The key: the same entry in the list of snapshots of the same image, for as
  * long as this QEMU runs.  A snapshot that is saved anew gets another id, or
@@ -12,15 +23,7 @@
  * has a checksum of samples of the VM state instead of the node name, so takes
  * some reads the first time.  Templates, which outlive QEMU, go by it.  As the
  * RAM of a template may be without shared blocks, the identity says that, too.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
-
-#ifndef MIGRATION_RAM_RESET_IDENTITY_H
-#define MIGRATION_RAM_RESET_IDENTITY_H
-
-#include "block/snapshot.h"
-#include "ram-reset-summary.h"
 
 /* @bs is where the VM state of @sn is, which need not be the current one */
 

@@ -44,9 +44,9 @@ bool ram_reset_may_migrate(Error **errp);
  * ram_reset_job_context: where snapshot jobs schedule the bottom half that does
  * their work
  *
- * Only the main loop runs it, in a turn of its own.  Whoever polls for I/O would
- * run a bottom half of the main context, too: in the midst of a save, a load, a
- * device's reset, or a vCPU's access to a device.
+ * Only the main loop runs it, in a turn of its own.  Whoever polls for I/O
+ * would run a bottom half of the main context, too: in the midst of a save, a
+ * load, a device's reset, or a vCPU's access to a device.
  *
  * Returns: a borrowed reference
  */
