@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """ram-reset-auto decides alike after each start, and starts fast."""
 
+# Alone: it compares times
+
 import statistics
 
 import pytest

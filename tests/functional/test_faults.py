@@ -5,6 +5,8 @@ never a wrong byte, never a crash, nothing is leaked, and what was done instead
 is to be seen.  RAM_RESET_LONG=1 has every call fail with every error.
 """
 
+# Alone: it shares the hugepages of the host
+
 import itertools
 import os
 import shutil

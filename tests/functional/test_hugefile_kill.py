@@ -4,6 +4,8 @@ QEMU killed at any instant, and records that have been damaged: whatever does
 not prove that a hugepage is clean has it cleared before a guest can see it.
 """
 
+# Alone: it shares the hugepages of the host
+
 import contextlib
 import os
 import random

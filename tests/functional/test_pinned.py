@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What must stay as it is: pinned pages, and the flags of a mapping."""
 
+# Alone: it counts pages of the host
+
 import os
 import subprocess
 from pathlib import Path

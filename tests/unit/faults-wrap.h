@@ -1,5 +1,5 @@
 /*
- * Calls that the linker leads to faults-wrap.c; meson.build has the same list
+ * Calls that the linker leads to faults-wrap.c; scripts/find-tests reads them
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
