@@ -4,9 +4,10 @@
 import statistics
 from typing import Any
 
-import huge
 import native
 import plots
+from lib import hugepages as huge
+from lib.hugepages import Lacking
 from report import ROUNDS, Section, Table, figure
 
 NAME = 'cow'
@@ -45,7 +46,7 @@ def run(ctx: Any) -> Section:
             try:
                 sample, = native.call(ctx.build / 'mem-bench', 'cow', kind, n,
                                       pattern)
-            except native.Lacking as e:
+            except Lacking as e:
                 notes[f'Left out, {n} x 2 MiB of {KINDS[kind]}: {e}.'] = None
                 continue
             rows.append({'kind': kind, 'n': n, 'pattern': pattern} | sample)

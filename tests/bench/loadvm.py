@@ -19,15 +19,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import huge
 import loadvm_guests
 import loadvm_tables
 import standalone
+from lib import hugepages as huge
 from lib import products
+from lib.hugepages import Lacking
 from lib.machine import MachineError, kvm_usable
 from loadvm_guests import (AUTO, FIXED, HUGE, STRATEGIES, Cell, Guest,
                            Snapshots, Strategy)
-from native import Lacking
 from report import ROUNDS, Failure, Section
 
 NAME = 'loadvm'
@@ -269,7 +269,7 @@ def hugepages(bench: Bench, work: Path, plan: dict[Cell, list[Strategy]]
     limit = int(available_memory() * POOL_SHARE) // HUGE
     with contextlib.ExitStack() as stack:
         try:
-            bench.mount = stack.enter_context(huge.mounted(work))
+            bench.mount = stack.enter_context(huge.mounted_below(work))
             bench.hugepages = stack.enter_context(
                 huge.lent(min(wanted, limit)))
         except Lacking as e:

@@ -8,14 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from lib.hugepages import Lacking
 from report import Failure
 
 LACKING = 77
 T = TypeVar('T')
-
-
-class Lacking(Exception):
-    """The host does not have what a measurement needs."""
 
 
 def call(program: Path, *args: str | int | Path, **env: str) -> list[dict]:

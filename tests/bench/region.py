@@ -4,9 +4,10 @@
 import statistics
 from typing import Any
 
-import huge
 import native
 import plots
+from lib import hugepages as huge
+from lib.hugepages import Lacking
 from report import ROUNDS, Section, Table, figure, number
 
 NAME = 'region'
@@ -59,7 +60,7 @@ def run(ctx: Any) -> Section:
             try:
                 some = native.call(ctx.build / 'mem-bench', 'region', kind,
                                    mib, n)
-            except native.Lacking as e:
+            except Lacking as e:
                 notes[f'Left out, {mib} MiB, {KINDS[kind]}: {e}.'] = None
                 continue
             rows += [{'kind': kind, 'mib': mib} | row for row in some]

@@ -32,10 +32,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.hugefile import BACKEND, HUGE, KEPT, LEFT_DIRTY, Still, mounted
+from lib.hugefile import BACKEND, HUGE, KEPT, LEFT_DIRTY, Still
+from lib.hugepages import Lacking, mounted, pool
 from lib.machine import MIB, MachineError
 
-FREE = Path('/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages')
 FILL = 64 * MIB
 FIGURES = ('start', 'clearing', 'exit')
 
@@ -133,7 +133,7 @@ def main():
     p.add_argument('--rounds', type=int, default=7)
     p.add_argument('--json', help='write all results to this file')
     args = p.parse_args()
-    free, needed = int(FREE.read_text()), args.size * MIB // HUGE
+    free, needed = pool('free_hugepages'), args.size * MIB // HUGE
     if free < needed:
         sys.exit(f'restart.py: {needed} free hugepages are needed and there '
                  f'are {free}: raise vm.nr_hugepages, or take a smaller --size')
@@ -142,7 +142,7 @@ def main():
             with mounted(Path(work) / 'huge') as folder:
                 bench = Bench(Path(work), folder, args.size, args.stored)
                 results = race(bench, args.rounds)
-        except MachineError as e:
+        except (Lacking, MachineError) as e:
             sys.exit(f'restart.py: {e}')
     print(f'{args.size} MiB of RAM, {args.stored} MiB in the snapshot, median '
           f'of {args.rounds} in ms')

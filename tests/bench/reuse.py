@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import huge
 import native
 import plots
+from lib import hugepages as huge
+from lib.hugepages import Lacking
 from report import ROUNDS, Failure, Section, Table, figure, number
 
 NAME = 'reuse'
@@ -103,7 +104,7 @@ def measure_all(ctx: Any, folder: Path, sizes: list[int],
             huge.empty(folder, free)
             rows += (measure_dpdk(ctx, library, folder, start, mib) if start
                      else measure_file(ctx, folder, mib))
-        except (native.Lacking, Failure) as e:
+        except (Lacking, Failure) as e:
             notes[f'Left out, {mib} MiB, {what}, in at least one round: {e}.'
                   ] = None
     return rows, list(notes)
@@ -118,13 +119,14 @@ def run(ctx: Any) -> Section:
              if mib < available_mib() * SHARE]
     try:
         with huge.lent(max(sizes, default=0) // huge.SIZE_MIB + SPARE_PAGES) \
-                as free, huge.mounted(ctx.build) as folder:
+                as free, huge.mounted_below(ctx.build) as folder:
             fit = [mib for mib in sizes
                    if mib // huge.SIZE_MIB + SPARE_PAGES <= free]
             rows, more = measure_all(ctx, folder, fit, library)
-    except native.Lacking as e:
+    except Lacking as e:
         return Section(NAME, TITLE, [], notes=[
-            f'Not measured, for want of hugepages or a hugetlbfs: {e}.'])
+            'Not measured, because there are no hugepages or no hugetlbfs: '
+            f'{e}.'])
     notes += [f'{mib} MiB were left out: the host has no hugepages for them.'
               for mib in SIZES[ctx.quick] if mib not in fit]
     data = native.collect(rows, ('what', 'mib', 'again'))

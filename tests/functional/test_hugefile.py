@@ -20,7 +20,8 @@ import pytest
 from lib.guests import Ring3
 from lib.hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeFile,
                           Still, check_all_cleared, huge_mount, killed,
-                          mounted, ramfile, refusal)
+                          ramfile, refusal)
+from lib.hugepages import mounted
 from lib.machine import MIB, RAM, MachineError
 
 __all__ = ('huge_mount', 'ramfile')     # fixtures

@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Fixtures of every suite that runs QEMU."""
 
-from pathlib import Path
-
 import pytest
 
-from lib import products
+from lib import hugepages, products
 
-HUGEPAGES = Path('/proc/sys/vm/nr_hugepages')
-FREE_HUGEPAGES = Path('/sys/kernel/mm/hugepages/hugepages-2048kB/'
-                      'free_hugepages')
 HUGE_POOL = 96
 
 
@@ -24,22 +19,10 @@ def built() -> None:
 @pytest.fixture(scope='session')
 def huge_pool():
     """A pool of 2 MiB pages, put back to its size at the end."""
-    if not FREE_HUGEPAGES.exists():
+    if not hugepages.POOL.exists():
         pytest.skip('this kernel has no 2 MiB hugepages')
-    before = int(HUGEPAGES.read_text())
-    missing = HUGE_POOL - int(FREE_HUGEPAGES.read_text())
-    try:
-        if missing > 0:
-            HUGEPAGES.write_text(str(before + missing))
-    except OSError as e:
-        pytest.skip(f'{HUGEPAGES} cannot be written ({e.strerror}): run as '
-                    f'root, or set it to {before + missing}')
-    try:
-        free = int(FREE_HUGEPAGES.read_text())
+    with hugepages.lent(HUGE_POOL) as free:
         if free < HUGE_POOL:
             pytest.skip(f'{HUGE_POOL} free hugepages are needed and the host '
-                        f'gives {free}')
+                        f'gives {free}: run as root, or set {hugepages.NAME}')
         yield
-    finally:
-        if missing > 0:
-            HUGEPAGES.write_text(str(before))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lib.machine import MIB, RAM, Machine, MachineError, run_quietly
+from lib.hugepages import Lacking, mounted
+from lib.machine import MIB, RAM, Machine, MachineError
 
 HUGE = 2 * MIB
 MARK = 0xa7
@@ -24,28 +25,13 @@ BACKEND = (f'memory-backend-file,id={RAM},size={{ram}},share=on,'
            'mem-path={path}')
 
 
-@contextlib.contextmanager
-def mounted(folder: Path, options: str = 'pagesize=2M') -> Iterator[Path]:
-    """
-    @folder as a hugetlbfs; MachineError if it cannot be.  Its files, and with
-    them their hugepages, are gone afterwards.
-    """
-    folder.mkdir(exist_ok=True)
-    run_quietly('mount', '-t', 'hugetlbfs', '-o', options, 'none', folder)
-    try:
-        yield folder
-    finally:
-        # whatever still has a file open must not keep the mount as well
-        run_quietly('umount', '-l', folder)
-
-
 @pytest.fixture(scope='session')
 def huge_mount(tmp_path_factory, huge_pool) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
             folder = stack.enter_context(
                 mounted(tmp_path_factory.mktemp('hugetlbfs')))
-        except MachineError as e:
+        except Lacking as e:
             pytest.skip(f'no hugetlbfs: {e}')
         yield folder
 

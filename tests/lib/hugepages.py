@@ -10,10 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from native import Lacking
-
 SIZE_MIB = 2
+NAME = 'vm.nr_hugepages'
 POOL = Path('/sys/kernel/mm/hugepages/hugepages-2048kB')
+
+
+class Lacking(Exception):
+    """The host does not have what is needed."""
 
 
 def as_root(*command: str | Path) -> None:
@@ -56,12 +59,14 @@ def lent(pages: int) -> Iterator[int]:
     old size afterwards.
     """
     had, free = pool('nr_hugepages'), pool('free_hugepages')
+    if free >= pages:
+        yield free
+        return
     try:
-        if free < pages:
-            with contextlib.suppress(Lacking):
-                set_pool(had + pages - free)
-                print(f'vm.nr_hugepages is {pool("nr_hugepages")}, {had} '
-                      'again afterwards', file=sys.stderr)
+        with contextlib.suppress(Lacking):
+            set_pool(had + pages - free)
+            print(f'{NAME} is {pool("nr_hugepages")}, {had} again afterwards',
+                  file=sys.stderr)
         yield pool('free_hugepages')
     finally:
         with contextlib.suppress(Lacking):
@@ -69,16 +74,26 @@ def lent(pages: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def mounted(parent: Path) -> Iterator[Path]:
-    """A hugetlbfs below @parent; its files are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix='huge-', dir=parent) as folder:
-        as_root('mount', '-t', 'hugetlbfs', '-o',
-                f'pagesize=2M,uid={os.getuid()},gid={os.getgid()}', 'none',
-                folder)
-        try:
-            yield Path(folder)
-        finally:
-            as_root('umount', '-l', folder)
+def mounted(folder: Path, options: str = 'pagesize=2M') -> Iterator[Path]:
+    """
+    @folder as a hugetlbfs; Lacking if it cannot be.  Its files, and with them
+    their hugepages, are gone afterwards.
+    """
+    folder.mkdir(exist_ok=True)
+    as_root('mount', '-t', 'hugetlbfs', '-o',
+            f'{options},uid={os.getuid()},gid={os.getgid()}', 'none', folder)
+    try:
+        yield folder
+    finally:
+        # whatever still has a file open must not keep the mount as well
+        as_root('umount', '-l', folder)
+
+
+@contextlib.contextmanager
+def mounted_below(parent: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix='huge-', dir=parent) as name, \
+            mounted(Path(name)) as folder:
+        yield folder
 
 
 def empty(folder: Path, free: int) -> None:
