@@ -9,7 +9,6 @@ Beside template-dir= there is an unpatched QEMU, which is built by
 
 import contextlib
 import json
-import os
 import random
 import re
 import select
@@ -30,9 +29,10 @@ import rewind_guests as guests
 import standalone
 from lib import products
 from lib.machine import MIB, MachineError, kvm_usable
+from lib.shm import in_memory
 from loadvm_guests import TAG
 from report import ROUNDS, Failure, Section, Table, figure
-from rewind_guests import SHM, START, Scene
+from rewind_guests import START, Scene
 
 NAME = 'cold'
 TITLE = 'Starting a new QEMU from a snapshot'
@@ -179,15 +179,15 @@ class Field:
         snapshots = work / 'snapshots'
         snapshots.mkdir()
         self._saved = guests.Snapshots(snapshots, stock).get(scene)
-        self.templates = SHM / f'ram-reset-bench-{os.getpid()}-templates'
-        self.templates.mkdir(mode=0o700)
+        self._stack = contextlib.ExitStack()
+        self.templates = self._stack.enter_context(in_memory('templates'))
         self._image = guests.Image('image', work / 'image', scene, stock,
                                    started=False)
         self.hertz = self._image.hertz
 
     def close(self) -> None:
         self._image.close()
-        shutil.rmtree(self.templates)
+        self._stack.close()
 
     def starter(self, name: str, qemu: Path, *args: Any,
                 loadvm: bool = True) -> Starter:

@@ -25,7 +25,8 @@ import rewind_tables
 import standalone
 from lib import products
 from lib.guests import Ring3
-from lib.machine import MIB, Machine, MachineError, kvm_usable
+from lib.machine import MIB, MachineError, kvm_usable
+from lib.rewinding import footprint
 from report import ROUNDS, Failure, Section
 from rewind_guests import START, TAG, Maker, Scene
 
@@ -148,17 +149,6 @@ def repeat(work: Path, scene: Scene, snapshots: guests.Snapshots,
         if not machine.last_load()['rewound']:
             raise MachineError('the last load was a full one')
     return rows
-
-
-def footprint(machine: Machine) -> dict[str, int]:
-    folder = Path(f'/proc/{machine.process.pid}')
-    status = dict(line.split(':', 1)
-                  for line in (folder / 'status').read_text().splitlines())
-    return {'anonymous': int(status['RssAnon'].split()[0]),
-            'shared': int(status['RssShmem'].split()[0]),
-            'threads': int(status['Threads']),
-            'mappings': len((folder / 'maps').read_text().splitlines()),
-            'descriptors': len(list((folder / 'fd').iterdir()))}
 
 
 def save(work: Path, ram: int, rounds: int, stock: Path) -> list[dict]:

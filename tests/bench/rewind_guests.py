@@ -16,13 +16,12 @@ from pathlib import Path
 from lib import products
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, RAM, Machine, MachineError
+from lib.shm import SHM
 from loadvm_guests import LOW_LIMIT, NICE, SEED, TAG, no_thp
 
 START = Ring3.FIRST_FREE
 PATIENCE = 60.0
 CALIBRATION = 0.3
-# RAM of a new QEMU per iteration
-SHM = Path('/dev/shm')
 
 
 @dataclass(frozen=True)

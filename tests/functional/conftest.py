@@ -7,8 +7,12 @@ import random
 import pytest
 
 from lib import machine
+from lib.damage import snapshots   # noqa: F401
 from lib.fixtures import built, huge_pool   # noqa: F401
 from lib.guests import linux_boots_under_kvm
+from lib.hugefile import huge_mount, ramfile   # noqa: F401
+from lib.rewinding import tracker   # noqa: F401
+from lib.templates import rewind, templates   # noqa: F401
 
 NO_KVM = '/dev/kvm cannot be opened for reading and writing'
 

@@ -4,13 +4,10 @@
 import pytest
 
 from lib.damage import (AREA, GARBAGE, OTHER, RAM_SIZE, damage_device,
-                        damage_ram_records, damaged, device_section,
-                        snapshots)
+                        damage_ram_records, damaged, device_section)
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import RAM, MachineError
 from lib.vmstate import SECTION_START, VMState
-
-assert snapshots    # a fixture
 
 
 def damage_magic(state: VMState) -> None:

@@ -9,7 +9,6 @@ is to be seen.  RAM_RESET_LONG=1 has every call fail with every error.
 
 import itertools
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -17,11 +16,10 @@ import pytest
 
 from lib.faults import (EXCLUDED, LIE, RAM_SIZE, Driven, DrivenHuge, Faults,
                         Row, Sweep, Wrong, dirty, memset, write_state)
-from lib.hugefile import huge_mount, ramfile   # noqa: F401
 from lib.machine import MIB
+from lib.shm import in_memory
 
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
-SHM = Path('/dev/shm')
 
 # strategy, memory, options
 LOADS = (
@@ -48,10 +46,8 @@ DONE_BY = {
 @pytest.fixture
 def folder():
     """In memory, where it takes no time to write a disk."""
-    path = SHM / f'ram-reset-faults-{os.getpid()}'
-    path.mkdir(mode=0o700)
-    yield path
-    shutil.rmtree(path)
+    with in_memory('faults') as path:
+        yield path
 
 
 @pytest.fixture

@@ -19,12 +19,9 @@ import pytest
 
 from lib.guests import Ring3
 from lib.hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeFile,
-                          Still, check_all_cleared, huge_mount, killed,
-                          ramfile, refusal)
+                          Still, check_all_cleared, killed, refusal)
 from lib.hugepages import mounted
 from lib.machine import MIB, RAM, MachineError
-
-__all__ = ('huge_mount', 'ramfile')     # fixtures
 
 UNLINKS = KEPT, ',unlink=existing', ',unlink=always'
 

@@ -21,11 +21,9 @@ import pytest
 
 from lib.guests import Ring3
 from lib.hugefile import (DEFAULT_STATE, HUGE, KEPT, LEFT_DIRTY, MARK,
-                          HugeFile, Still, check_all_cleared, huge_mount,
-                          killed, ramfile, refusal, write_record)
+                          HugeFile, Still, check_all_cleared, killed, refusal,
+                          write_record)
 from lib.machine import MIB, MachineError
-
-__all__ = ('huge_mount', 'ramfile')     # fixtures
 
 KILLS = 200
 RAM_SIZE = 24 * MIB

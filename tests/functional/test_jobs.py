@@ -13,7 +13,7 @@ from lib.dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DRIVER_OK,
                      SCRATCH, STATUS, Disk, Qtest)
 from lib.guests import Ring3
 from lib.machine import DISK, MIB, Machine
-from test_rewind import RAM_SIZE, boot
+from lib.rewinding import RAM_SIZE, boot
 
 LOADS = 60
 ENDS = 10

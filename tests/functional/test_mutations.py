@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from lib.hugefile import huge_mount   # noqa: F401
 from lib.mutations.stream import Image, put
 from lib.mutations.sweep import Sweep
 from lib.mutations.verdict import Table
+from lib.shm import SHM
 
 SHORT, LONG = 100, 10000
 FIXED_SEED = 14
-SHM = Path('/dev/shm')
 
 
 @pytest.fixture(scope='module')

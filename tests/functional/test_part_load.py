@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from lib.damage import damage_device, damage_ram_records, damaged
-from lib.damage import snapshots   # noqa: F401
 from lib.guests import Ring3
 from lib.machine import MIB, MachineError
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.hugefile import huge_mount   # noqa: F401
 from lib.machine import MachineError, run_quietly
 
 README = (products.REPO / 'README.md').read_text()

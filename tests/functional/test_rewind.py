@@ -11,41 +11,17 @@ from pathlib import Path
 import pytest
 
 from lib import products
+from lib.content import assert_same_ram
 from lib.damage import damage_device, damage_ram_records
 from lib.dma import SCRATCH, SECTOR, Disk, Qtest
 from lib.guests import PAGE, Ring3
-from lib.machine import DISK, MIB, RAM, MachineError, kvm_usable, run_quietly
+from lib.machine import DISK, MIB, MachineError, run_quietly
+from lib.rewinding import RAM_SIZE, START, assert_rewound, boot, footprint
 from lib.vmstate import VMState
-from test_ring3 import assert_same_ram
 
-RAM_SIZE = 32 * MIB
-START = Ring3.FIRST_FREE
 TAGS = ('a', 'b', 'c')
 STEPS = 700
 COUNTED_AFTER = (200, 600, 1000)
-ACCELS = ('kvm', 'kvm,dirty-ring-size=1024', 'tcg')
-
-
-@pytest.fixture(params=ACCELS)
-def tracker(request) -> str:
-    """Who knows what has been written to."""
-    if request.param.startswith('kvm') and not kvm_usable():
-        pytest.skip('/dev/kvm cannot be opened for reading and writing')
-    return request.param
-
-
-def boot(workdir: Path, accel: str, memory: str = 'shared',
-         strategy: str = 'auto', options: str = '', **kwargs) -> Ring3:
-    return Ring3(workdir, accel=accel, memory=memory, strategy=strategy,
-                 ram=RAM_SIZE, options=f',rewind=on{options}', **kwargs)
-
-
-def assert_rewound(guest: Ring3) -> dict:
-    last = guest.last_load()
-    assert last['rewound'], last.get('blocker')
-    return next(b for b in last['blocks'] if RAM in b['name'])
-
-
 def test_hot_pages_are_not_tracked(tmp_path, tracker):
     """What is written to load after load is undone all the same, and cools."""
     hot, once = (START + MIB, 100, PAGE), (START + 8 * MIB, 50, PAGE)
@@ -375,12 +351,3 @@ def test_nothing_grows(tmp_path, tracker):
     assert grown['shared'] < loads
 
 
-def footprint(guest: Ring3) -> dict[str, int]:
-    """Of QEMU's process, memory in KiB."""
-    folder = Path(f'/proc/{guest.process.pid}')
-    status = dict(line.split(':', 1)
-                  for line in (folder / 'status').read_text().splitlines())
-    return {'anonymous': int(status['RssAnon'].split()[0]),
-            'shared': int(status['RssShmem'].split()[0]),
-            'mappings': len((folder / 'maps').read_text().splitlines()),
-            'descriptors': len(list((folder / 'fd').iterdir()))}

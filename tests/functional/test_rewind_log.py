@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from lib.content import assert_same_ram
 from lib.dma import SCRATCH, SECTOR, BadDisk, Qtest
 from lib.guests import PAGE, Ring3
 from lib.machine import DISK, MIB, Machine, MachineError
-from test_rewind import (RAM_SIZE, START, assert_rewound, boot,
-                         tracker)    # noqa: F401
-from test_ring3 import assert_same_ram
+from lib.rewinding import RAM_SIZE, START, assert_rewound, boot
 
 DIMM = 4 << 30
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lib.content import (START, STORED, TAGGED, ZERO, check_state, dirty,
-                         write_state)
+from lib.content import (START, STORED, TAGGED, ZERO, assert_same_ram,
+                         check_state, dirty, write_state)
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import MIB, RAM, STRATEGIES, may_use
 
@@ -19,13 +19,6 @@ def boot(workdir: Path, accel: str, memory: str, strategy: str, **kwargs
          ) -> Ring3:
     return Ring3(workdir, accel=accel, memory=memory, strategy=strategy,
                  ram=RAM_SIZE, **kwargs)
-
-
-def assert_same_ram(got: bytes, expected: bytes) -> None:
-    if got != expected:
-        bad = [at for at in range(0, len(got), PAGE)
-               if got[at:at + PAGE] != expected[at:at + PAGE]]
-        pytest.fail(f'{len(bad)} pages of RAM differ, the first at {bad[0]:#x}')
 
 
 def check_statistics(guest: Ring3, strategy: str, loads: int) -> None:

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.content import START, check_state, dirty, write_state
+from lib.content import START, assert_same_ram, check_state, dirty, write_state
 from lib.damage import damage_device, damage_ram_records
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import MIB, MachineError, run_quietly
-from lib.snapctl_guest import A, LOOP, RAM_SIZE, SnapctlGuest
+from lib.rewinding import footprint
+from lib.snapctl_guest import (FAILED, LOAD, LOADED, LOOP, RAM_SIZE, REFUSED,
+                               SAVE, SAVED, A, SnapctlGuest)
 from lib.vmstate import VMState
-from test_rewind import footprint
-from test_ring3 import assert_same_ram
 
 B = 1                           # a slot
-SAVE, LOAD = 1, 2
-SAVED, LOADED, REFUSED, FAILED = 2, 3, 4, 5
 EMPTY = 4
 LOAD_NS, RANDOM = 0x28, 0x40
 

@@ -13,16 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from lib.content import assert_same_ram
 from lib.guests import Ring3
 from lib.machine import MIB, RAM
-from lib.snapctl_guest import A, SnapctlGuest
-from test_ring3 import assert_same_ram
-from test_snapctl import SAVE, SAVED
-from test_template import (RAM_SIZE, REWIND, START, STORED, assert_from_template,
-                           assert_not_from_template, boot, dirty, files, save,
-                           start, templates)
-
-assert templates    # a fixture
+from lib.snapctl_guest import SAVE, SAVED, A, SnapctlGuest
+from lib.templates import (RAM_SIZE, REWIND, START, STORED,
+                           assert_from_template, assert_not_from_template,
+                           boot, dirty, files, save, start)
 
 SAVES = 40
 NOT_MADE = 'has not been made'

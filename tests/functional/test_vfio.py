@@ -12,7 +12,7 @@ import pytest
 from lib import products
 from lib.dma import Qtest
 from lib.machine import MIB, RAM, Machine
-from test_pinned import pin
+from lib.pin import pin
 
 START, SIZE = 8 * MIB, MIB
 NEVER_WRITTEN = 20 * MIB

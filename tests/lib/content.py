@@ -32,3 +32,10 @@ def dirty(guest: Ring3Words, seed: int) -> None:
     guest.ask('tag', ZERO[0] + ZERO[1] // 2, 64, 16 * PAGE, seed)
     with pytest.raises((Corrupt, AssertionError)):
         check_state(guest)
+
+
+def assert_same_ram(got: bytes, expected: bytes) -> None:
+    if got != expected:
+        bad = [at for at in range(0, len(got), PAGE)
+               if got[at:at + PAGE] != expected[at:at + PAGE]]
+        pytest.fail(f'{len(bad)} pages of RAM differ, the first at {bad[0]:#x}')

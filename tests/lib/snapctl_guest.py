@@ -10,6 +10,9 @@ from lib.machine import MIB
 
 RAM_SIZE = 64 * MIB
 REGION_SIZE = MIB
+# Commands, and what becomes of them
+SAVE, LOAD = 1, 2
+SAVED, LOADED, REFUSED, FAILED = 2, 3, 4, 5
 A = 0                           # a slot
 LOOP = START + 40 * MIB, 64     # for snap-loop: an address and pages
 
