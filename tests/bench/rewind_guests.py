@@ -6,7 +6,6 @@ import math
 import os
 import random
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import products
+from lib.dma import Qtest
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, RAM, Machine, MachineError
 from lib.shm import SHM
@@ -94,26 +94,15 @@ class QtestMachine(Machine):
     """Nobody but we writes to this one's memory."""
 
     def __init__(self, workdir: Path, **kwargs):
-        path = workdir / 'qtest'
-        path.unlink(missing_ok=True)
-        super().__init__(workdir, accel='qtest', args=(
-            '-qtest', f'unix:{path},server=on,wait=off'), **kwargs)
-        self._qtest = socket.socket(socket.AF_UNIX)
-        self._qtest.connect(str(path))
-        self._lines = self._qtest.makefile('r')
+        qtest = Qtest(workdir)
+        super().__init__(workdir, accel='qtest', args=qtest.args, **kwargs)
+        qtest.connect()
+        self._qtest = qtest
 
     def close(self) -> None:
         if hasattr(self, '_qtest'):
-            self._lines.close()
             self._qtest.close()
         super().close()
-
-    def command(self, *lines: str) -> None:
-        self._qtest.sendall(''.join(line + '\n' for line in lines).encode())
-        for line in lines:
-            answer = self._lines.readline()
-            if not answer.startswith('OK'):
-                raise MachineError(f'qtest: {line}: {answer.strip()}')
 
     def ask(self, command: str, *numbers: int) -> str:
         """As a guest does it that takes no time."""
@@ -121,11 +110,12 @@ class QtestMachine(Machine):
             start, size, _ = numbers
             # each page another, so that none is like its neighbour
             for at in range(start, start + size, MIB):
-                self.command(f'memset {at:#x} {MIB:#x} {at >> 20 & 0x7f | 1}')
+                byte = at >> 20 & 0x7f | 1
+                self._qtest.ask(f'memset {at:#x} {MIB:#x} {byte}')
         else:
             start, room, count, step = numbers
             at = (start + i * step % room * PAGE for i in range(count))
-            self.command(*(f'writeb {a:#x} 0x77' for a in at))
+            self._qtest.ask_all([f'writeb {a:#x} 0x77' for a in at])
         return '0'
 
 

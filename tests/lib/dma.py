@@ -10,6 +10,7 @@ import secrets
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from lib import products
@@ -59,7 +60,14 @@ class Qtest:
         self._socket.sendall(lines.encode())
 
     def ask(self, line: str) -> str:
-        self._socket.sendall(line.encode() + b'\n')
+        return self.ask_all([line])[0]
+
+    def ask_all(self, lines: Sequence[str]) -> list[str]:
+        """All are sent before the first answer is waited for."""
+        self.send(''.join(line + '\n' for line in lines))
+        return [self._answer(line) for line in lines]
+
+    def _answer(self, line: str) -> str:
         answer = self._lines.readline().split()
         if not answer or answer[0] != 'OK':
             raise MachineError(f'qtest: {line}: {answer}')

@@ -5,13 +5,12 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lib.dma import Qtest
 from lib.hugepages import Lacking, mounted
 from lib.machine import MIB, RAM, Machine, MachineError
 
@@ -103,14 +102,11 @@ class Still(HugeFile, Machine):
 
     def __init__(self, workdir: Path, path: Path, *, args: tuple = (),
                  **kwargs):
-        name = f'ram-reset-{secrets.token_hex(8)}'
-        qtest = ('-chardev', f'socket,id=qtest0,path={name},abstract=on,'
-                 'server=on,wait=off', '-qtest', 'chardev:qtest0',
-                 '-qtest-log', 'none')
-        super().__init__(workdir, path, accel='qtest', args=(*qtest, *args),
-                         **kwargs)
-        self._qtest = socket.socket(socket.AF_UNIX)
-        self._qtest.connect('\0' + name)
+        qtest = Qtest(workdir)
+        super().__init__(workdir, path, accel='qtest',
+                         args=(*qtest.args, *args), **kwargs)
+        qtest.connect()
+        self._qtest = qtest
 
     def close(self) -> None:
         if hasattr(self, '_qtest'):
@@ -120,9 +116,7 @@ class Still(HugeFile, Machine):
     def fill(self, start: int = 0, size: int = 0, byte: int = MARK) -> None:
         """Write @byte all over, as a device would."""
         size = size or self.ram - start
-        self._qtest.sendall(f'memset {start:#x} {size:#x} {byte:#x}\n'.encode())
-        answer = self._qtest.recv(64)
-        assert answer == b'OK\n', answer
+        self._qtest.ask(f'memset {start:#x} {size:#x} {byte:#x}')
 
     def view(self) -> bytes:
         """What the guest sees; below 1 MiB there are other things than RAM."""
