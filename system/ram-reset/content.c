@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/units.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/block/block.h"
 
 #define PIECE_SIZE (1 * MiB)

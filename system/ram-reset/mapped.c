@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset/block/fresh.h"
 #include "mapped.h"
 #include "mappedruns.h"
