@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+How much the tests try: ./test some of what ./test --all does.
+
+No behaviour is left out.  Random sequences and repetitions are shorter; and of
+a test's combinations of parameters, where it is marked
+    each_value: those are run that have each value of each parameter once,
+    each_pair:  and each two values of two parameters.
+"""
+
+import itertools
+import os
+
+import pytest
+
+ALL = os.environ.get('RAM_RESET_ALL') == '1'
+MARKS = {'each_value': 1, 'each_pair': 2}
+
+
+def rounds(full, short):
+    """How often, or how long: @full with ./test --all."""
+    return full if ALL else short
+
+
+def runs_here(item: pytest.Item) -> bool:
+    """False for what would be skipped, and would cover nothing then."""
+    return os.access('/dev/kvm', os.R_OK | os.W_OK) or not any(
+        str(value).startswith('kvm') for value in item.callspec.params.values())
+
+
+def covering(items: list[pytest.Item], together: int) -> list[pytest.Item]:
+    """
+    Some of a test's @items, with every @together values of its parameters that
+    occur in one of them.  Greedy: the one with the most that is new; of such,
+    that whose values have been taken least.
+    """
+    values = {item: sorted((name, repr(value)) for name, value
+                           in item.callspec.params.items()) for item in items}
+    tuples = {item: set(itertools.combinations(values[item], min(
+        together, len(values[item])))) for item in items}
+    missing = set().union(*tuples.values())
+    taken: dict[tuple[str, str], int] = {}
+    chosen = []
+    while missing:
+        best = max(items, key=lambda item: (
+            len(tuples[item] & missing),
+            -sum(taken.get(value, 0) for value in values[item])))
+        chosen.append(best)
+        missing -= tuples[best]
+        for value in values[best]:
+            taken[value] = taken.get(value, 0) + 1
+    return chosen
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for mark in MARKS:
+        config.addinivalue_line('markers', f'{mark}: see lib/effort.py')
+
+
+def pytest_collection_modifyitems(config: pytest.Config,
+                                  items: list[pytest.Item]) -> None:
+    if ALL:
+        return
+    tests: dict[tuple, list[pytest.Item]] = {}
+    for item in items:
+        for mark, together in MARKS.items():
+            if item.get_closest_marker(mark):
+                key = item.path, item.originalname, together
+                tests.setdefault(key, []).append(item)
+    dropped = set()
+    for (*_, together), variants in tests.items():
+        runnable = [item for item in variants if runs_here(item)]
+        skipped = [item for item in variants if item not in runnable]
+        dropped |= {*variants} - {*covering(runnable, together), *skipped[:1]}
+    if dropped:
+        config.hook.pytest_deselected(items=list(dropped))
+        items[:] = [item for item in items if item not in dropped]
