@@ -20,7 +20,6 @@ int main(int argc, char **argv)
     add_keeps_tests();
     add_rewind_tests();
     add_start_tests();
-    add_timing_tests();
     add_auto_tests();
     return g_test_run();
 }

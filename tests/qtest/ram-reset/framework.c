@@ -459,6 +459,11 @@ QDict *vm_query_block(Vm *vm, const char *name)
     return NULL;
 }
 
+unsigned rounds(unsigned full, unsigned few)
+{
+    return g_strcmp0(getenv("RAM_RESET_ALL"), "1") ? few : full;
+}
+
 void assert_no_start(const char *args, const char *object,
                      const char *message)
 {

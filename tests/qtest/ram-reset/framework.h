@@ -129,6 +129,9 @@ bool can_scan_page_tables(void);
 unsigned vm_mappings(Vm *vm);
 unsigned vm_fds(Vm *vm);
 
+/* How often: @full with ./test --all, otherwise @few */
+unsigned rounds(unsigned full, unsigned few);
+
 /*
  * QEMU must not start with @args, say @message and name @object; it must
  * exit with status 1 rather than crash.
@@ -147,8 +150,12 @@ void add_memory_tests(void);
 void add_rules_tests(void);
 void add_keeps_tests(void);
 void add_start_tests(void);
-void add_timing_tests(void);
 void add_auto_tests(void);
 void add_rewind_tests(void);
+
+/* These count the host's hugepages, take most of them, or compare times */
+void add_hugepage_tests(void);
+void add_leak_tests(void);
+void add_timing_tests(void);
 
 #endif

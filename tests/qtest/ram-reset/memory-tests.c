@@ -139,13 +139,19 @@ static void test_two_mappings_of_one_file(const void *strategy)
     vm_end(vm);
 }
 
-void add_memory_tests(void)
+void add_hugepage_tests(void)
 {
     add_per_strategy("memory/hugepages-stay-reserved",
                      test_hugepages_stay_reserved);
     if (qtest_has_device("virtio-mem-pci")) {
         add_per_strategy("memory/virtio-mem-stays-unplugged",
                          test_virtio_mem_stays_unplugged);
+    }
+}
+
+void add_memory_tests(void)
+{
+    if (qtest_has_device("virtio-mem-pci")) {
         add_per_strategy("memory/virtio-mem-cannot-be-verified",
                          test_virtio_mem_cannot_be_verified);
     }

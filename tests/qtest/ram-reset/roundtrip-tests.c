@@ -194,7 +194,7 @@ static void test_random_sequence(const void *opaque)
     vm = vm_start(c->kind, SIZE, object);
     poison(vm, 0);
 
-    for (unsigned i = 0; i < 30; i++) {
+    for (unsigned i = 0, n = rounds(30, 12); i < n; i++) {
         unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
         g_autofree char *tag = g_strdup_printf("slot%u", slot);
 

@@ -1,0 +1,22 @@
+/*
+ * RAM reset: what one must be alone on the host to see, as it counts the
+ * host's hugepages, takes most of them, or compares times
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "ram-reset/framework.h"
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    if (!have_qemu_img()) {
+        g_test_message("QTEST_QEMU_IMG is not set, or is no qemu-img");
+        return g_test_run();
+    }
+    add_hugepage_tests();
+    add_leak_tests();
+    add_timing_tests();
+    return g_test_run();
+}
