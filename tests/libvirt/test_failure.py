@@ -35,6 +35,7 @@ SAID = {remove: 'does not (exist|have internal snapshot)',
         spoil: "property 'threads' of ram-reset-auto takes 0 to 64, not 65"}
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize('harm', SAID)
 def test_failed_revert_says_why_and_leaves_the_guest_off(
         plain_guest, harm: Callable[[Domain], None]):
@@ -44,6 +45,7 @@ def test_failed_revert_says_why_and_leaves_the_guest_off(
     assert plain_guest.state() == 'shut off'
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('harm', SAID)
 def test_good_revert_after_a_failed_one(
         plain_guest, harm: Callable[[Domain], None]):
@@ -55,6 +57,7 @@ def test_good_revert_after_a_failed_one(
     assert_runs(plain_guest)
 
 
+@pytest.mark.each_value
 def test_start_after_a_failed_revert(plain_guest):
     remove(plain_guest)
     with pytest.raises(LibvirtError):

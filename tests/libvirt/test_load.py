@@ -17,6 +17,7 @@ def take_back(guest: Domain, how: str) -> None:
     assert guest.pid() == pid
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize('how', ('hmp', 'qmp'))
 def test_load_brings_memory_back(guest, how):
     for seed in (2, 3):
@@ -24,6 +25,7 @@ def test_load_brings_memory_back(guest, how):
         take_back(guest, how)
 
 
+@pytest.mark.each_value
 def test_load_brings_memory_back_under_kvm(daemon, ram_reset):
     if not kvm_usable():
         pytest.skip('/dev/kvm cannot be opened for reading and writing')
@@ -32,6 +34,7 @@ def test_load_brings_memory_back_under_kvm(daemon, ram_reset):
         take_back(guest, 'hmp')
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('how', ('hmp', 'qmp'))
 def test_query_tells_what_a_load_has_done(plain_guest, how):
     dirty(plain_guest, 2)
@@ -46,6 +49,7 @@ def test_query_tells_what_a_load_has_done(plain_guest, how):
     assert block['strategy'] in {'rewind', *may_use('auto')}
 
 
+@pytest.mark.each_value
 def test_load_of_no_snapshot_is_told_by_text_alone(plain_guest):
     """virsh succeeds; the guest has been paused, and can go on."""
     assert plain_guest.hmp('loadvm nonsense').startswith(
@@ -56,6 +60,7 @@ def test_load_of_no_snapshot_is_told_by_text_alone(plain_guest):
     check_state(plain_guest)
 
 
+@pytest.mark.each_value
 def test_job_that_loads_no_snapshot_tells_its_error(plain_guest):
     with pytest.raises(LibvirtError,
                        match="Snapshot 'nonsense' does not exist"):

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """virsh snapshot-revert, which starts a new QEMU each time."""
 
+import pytest
+
 from lib.content import check_state, dirty
 from lib.domains import TAG, assert_runs
 
 
+@pytest.mark.each_value
 def test_revert_of_a_running_guest_brings_memory_back(guest):
     pid = guest.pid()
     dirty(guest, 2)
@@ -13,6 +16,7 @@ def test_revert_of_a_running_guest_brings_memory_back(guest):
     assert_runs(guest)
 
 
+@pytest.mark.each_value
 def test_revert_of_a_destroyed_guest_brings_memory_back(guest):
     dirty(guest, 2)
     guest.destroy()
@@ -30,6 +34,7 @@ def test_reverts_and_loads_take_turns(plain_guest):
     assert_runs(plain_guest)
 
 
+@pytest.mark.each_value
 def test_start_after_destroy_boots_and_can_be_reverted(plain_guest):
     dirty(plain_guest, 2)
     plain_guest.destroy()
@@ -39,6 +44,7 @@ def test_start_after_destroy_boots_and_can_be_reverted(plain_guest):
     assert_runs(plain_guest)
 
 
+@pytest.mark.each_value
 def test_query_tells_what_a_revert_has_done(plain_guest):
     plain_guest.revert(TAG)
     info = plain_guest.qmp('query-ram-reset')

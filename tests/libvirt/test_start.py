@@ -36,6 +36,7 @@ def test_definition_is_valid_and_keeps_the_object(daemon, memory, ram_reset):
             assert f"<qemu:arg value='{value}'/>" in domain.virsh('dumpxml')
 
 
+@pytest.mark.each_value
 def test_starts_with_the_object(daemon, memory, ram_reset):
     with Domain(daemon, Config(memory, ram_reset)) as domain:
         domain.start()
@@ -55,6 +56,7 @@ def test_start_shows_why_qemu_refuses(daemon, case):
         assert domain.state() == 'shut off'
 
 
+@pytest.mark.each_value
 def test_loads_and_reverts_inside_of_the_sandbox(plain_guest):
     """No fork, no exec, no new privileges."""
     for load in (plain_guest.load_by_hmp, plain_guest.revert):
@@ -73,6 +75,7 @@ EXAMPLES = [textwrap.dedent(text) for text in re.findall(
     r'^\.\. code-block:: xml\n\n((?:  .*\n)+)', MANUAL.read_text(), re.M)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('example', EXAMPLES, ids=('private', 'shared',
                                                    'hugepages'))
 def test_example_of_the_manual(daemon, example, huge_pool):
