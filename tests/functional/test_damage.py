@@ -64,6 +64,7 @@ def is_good(guest: Ring3) -> bool:
     return True
 
 
+@pytest.mark.each_value
 def test_undamaged(tmp_path, fast_accel, memory, strategy, snapshots):
     """What the tests below damage would load."""
     damaged(snapshots, tmp_path, lambda state: None)
@@ -83,6 +84,7 @@ def check_refused(guest: Ring3, seed: int) -> None:
     guest.ask('check-fill', *OTHER, seed)
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize('damage', DAMAGES)
 def test_damaged(tmp_path, fast_accel, memory, strategy, snapshots, damage):
     damaged(snapshots, tmp_path, damage)

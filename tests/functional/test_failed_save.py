@@ -81,6 +81,7 @@ def tags(guest: SnapctlGuest) -> list[str]:
     return [s['name'] for s in node['image'].get('snapshots', ())]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('how', (save_by_hmp, save_by_guest))
 @pytest.mark.parametrize('strategy', ('stock', 'auto'))
 def test_old_snapshot_is_kept(tmp_path, fast_accel, saved, how, strategy):

@@ -19,13 +19,14 @@ from pathlib import Path
 
 import pytest
 
+from lib.effort import rounds
 from lib.guests import Ring3
 from lib.hugefile import (DEFAULT_STATE, HUGE, KEPT, LEFT_DIRTY, MARK,
                           HugeFile, Still, check_all_cleared, killed, refusal,
                           write_record)
 from lib.machine import MIB, MachineError
 
-KILLS = 200
+KILLS = rounds(200, 60)
 RAM_SIZE = 24 * MIB
 START = 3 * MIB // 2        # what is below is used by the guest itself
 ALL = START, RAM_SIZE - START
@@ -316,7 +317,8 @@ def test_damaged_record(tmp_path, ramfile):
     """One bit of each byte, and what is left of a write cut short."""
     state = killed(tmp_path, ramfile).state
     size = len(write_record(state, ramfile))
-    damages = [*range(size), *(slice(n) for n in range(11, size, 16))]
+    damages = [*range(0, size, rounds(1, 5)),
+               *(slice(n) for n in range(11, size, rounds(16, 48)))]
     for at in damages:
         record = bytearray(write_record(state, ramfile))
         if isinstance(at, slice):

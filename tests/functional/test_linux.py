@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from lib.effort import rounds
 from lib.guests import Linux, State
 from lib.machine import MIB, STRATEGIES, Finder
 
-RAM_SIZE = 512 * MIB
+RAM_SIZE = rounds(512, 320) * MIB
 STATE_MIB = 8
-DIRTY_MIB = 192
+DIRTY_MIB = rounds(192, 96)
 
 
 @pytest.fixture(scope='module')
@@ -47,6 +48,7 @@ def after_one_question(state: State) -> State:
     return replace(state, commands=state.commands + 1)
 
 
+@pytest.mark.each_value
 def test_back_to_the_snapshot(start, booted, memory, strategy):
     with start('booted') as guest:
         saved = guest.state()
@@ -71,6 +73,7 @@ def test_back_to_the_snapshot(start, booted, memory, strategy):
         assert guest.state() == after_one_question(saved)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('strategy', STRATEGIES[1:])
 def test_load_in_the_middle_of_work(start, strategy):
     """The guest runs processes that write while it is saved and loaded."""

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from lib.effort import rounds
 from lib.mutations.stream import Image, put
 from lib.mutations.sweep import Sweep
 from lib.mutations.verdict import Table
 from lib.shm import SHM
 
-SHORT, LONG = 100, 10000
+FIXED, SHORT, LONG = 100, rounds(100, 50), 10000
 FIXED_SEED = 14
 
 
@@ -78,7 +79,7 @@ def run(workdir: Path, seed: int, numbers: range, huge: Path | None) -> None:
 
 
 def test_fixed_mutations(workdir, huge):
-    run(workdir, FIXED_SEED, range(SHORT), huge)
+    run(workdir, FIXED_SEED, range(FIXED), huge)
 
 
 def test_mutations(workdir, huge, seed):

@@ -9,6 +9,7 @@ import pytest
 
 from lib.content import (START, STORED, TAGGED, ZERO, assert_same_ram,
                          check_state, dirty, write_state)
+from lib.effort import rounds
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import MIB, RAM, STRATEGIES, may_use
 
@@ -39,6 +40,7 @@ def check_statistics(guest: Ring3, strategy: str, loads: int) -> None:
     assert block['skipped-pages'] >= ZERO[1] // PAGE
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize('strategy, options', (
     *((strategy, '') for strategy in STRATEGIES),
     *((strategy, ',verify=on') for strategy in STRATEGIES[1:])))
@@ -62,6 +64,7 @@ def test_round_trip(tmp_path, accel, any_memory, strategy, options):
         assert guest.checksum(START, RAM_SIZE - START) == checksum
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('how', ('hmp', 'qmp', 'loadvm'))
 def test_ways_to_load(tmp_path, fast_accel, memory, strategy, how):
     with boot(tmp_path, fast_accel, memory, strategy) as guest:
@@ -90,9 +93,10 @@ def pass_where(guest: Ring3, wanted) -> int:
     return number
 
 
+@pytest.mark.each_value
 def test_hot_loop(tmp_path, accel, any_memory, strategy):
     """The guest writes and checks all the time; loads come from both sides."""
-    loads, ahead = 24, 200
+    loads, ahead = rounds(24, 12), 200
     with boot(tmp_path, accel, any_memory, strategy) as guest:
         guest.ask('fill', *STORED, 3)
         guest.start_loop(ZERO[0], 256, report=16)
@@ -130,9 +134,10 @@ def random_write(rng: random.Random, guest: Ring3) -> str:
     return f'{kind} {start:#x} {size:#x}'
 
 
+@pytest.mark.each_value
 def test_random_sequence(tmp_path, accel, any_memory, strategy, rng):
     """Whatever the sequence, RAM after a load is RAM at the time of the save."""
-    steps, tags = 24, ('a', 'b', 'c')
+    steps, tags = rounds(24, 16), ('a', 'b', 'c')
     saved = {}
     loads = 0
     with boot(tmp_path, accel, any_memory, strategy) as guest:

@@ -11,6 +11,7 @@ import pytest
 from lib import products
 from lib.content import START, assert_same_ram, check_state, dirty, write_state
 from lib.damage import damage_device, damage_ram_records
+from lib.effort import rounds
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import MIB, MachineError, run_quietly
 from lib.rewinding import footprint
@@ -24,7 +25,7 @@ LOAD_NS, RANDOM = 0x28, 0x40
 
 PLACES = [0xf0000000, 0xf0010000, 0xe0000000]   # of BARs, if the guest chooses
 PAIRS = START + 44 * MIB, 64    # an address and pages
-HAMMER_SECONDS = {'kvm': 60, 'tcg': 10}
+HAMMER_SECONDS = {'kvm': rounds(60, 12), 'tcg': rounds(10, 8)}
 ENDLESS = 1 << 60
 PATIENCE = 2.0                  # for the monitor's answers
 # Threads that come and go are less than this, 10 KiB a command are more
@@ -49,6 +50,7 @@ def assert_counts(guest: SnapctlGuest, saves: int, loads: int,
     assert not info['pending']
 
 
+@pytest.mark.each_pair
 def test_save_and_load(tmp_path, accel, machine_type, served):
     with SnapctlGuest(tmp_path, accel=accel, strategy=served,
                       machine_type=machine_type) as guest:
@@ -103,6 +105,7 @@ BAD = {'device': ((), damage(damage_device)),
        'machine': (('-device', 'i6300esb'), lambda disk: None)}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('bad', BAD)
 def test_failed_load(tmp_path, accel, served, bad):
     """It leaves the guest stopped, until the host's user loads another one."""
@@ -141,10 +144,13 @@ def test_failed_load(tmp_path, accel, served, bad):
         assert 'snapctl: the guest\'s load of snapshot \'b\': ' in guest.log()
 
 
-ITERATIONS = {('kvm', 'auto'): 1000, ('kvm', 'stock'): 100,
-              ('tcg', 'auto'): 200, ('tcg', 'stock'): 100}
+ITERATIONS = {('kvm', 'auto'): rounds(1000, 300),
+              ('kvm', 'stock'): rounds(100, 50),
+              ('tcg', 'auto'): rounds(200, 100),
+              ('tcg', 'stock'): rounds(100, 50)}
 
 
+@pytest.mark.each_pair
 def test_iterations(tmp_path, accel, machine_type, served):
     """Nothing but the guest keeps this going."""
     count = ITERATIONS[accel, served]
@@ -167,6 +173,7 @@ def test_iterations(tmp_path, accel, machine_type, served):
         check_state(guest)
 
 
+@pytest.mark.each_value
 def test_loads_by_the_host(tmp_path, accel, served):
     """The same work, driven from outside."""
     count = 20

@@ -10,6 +10,7 @@ import pytest
 
 from lib import products
 from lib.content import START
+from lib.effort import rounds
 from lib.guests import PAGE
 from lib.machine import MIB, MachineError, run_quietly
 from lib.snapctl_guest import A, SnapctlGuest
@@ -17,7 +18,7 @@ from lib.snapctl_guest import A, SnapctlGuest
 COMMANDS = {'save': 1, 'load': 2}       # that the guest repeats
 MARK = START + MIB, 8, PAGE
 HOST, GUEST = 1, 2                      # what is written there
-ROUNDS = 60
+ROUNDS = rounds(60, 20)
 SAVES = 4
 PATIENCE = 20.0
 TAG = 'host'
@@ -109,6 +110,7 @@ def mark(guest: Rival) -> bytes:
     return found
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('tag', ('a', 'other'))
 def test_deletes(tmp_path, fast_accel, served, command, tag):
     """Of the slot that the guest uses, or of another one."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib import products
+from lib.effort import rounds
 from lib.guests import Linux
 from lib.machine import MIB, MachineError
 
@@ -18,8 +19,8 @@ RAM_SIZE = 256 * MIB
 REGION = 8 * MIB
 FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
 REWIND = {'strategy': 'auto', 'options': ',rewind=on'}
-ITERATIONS = 1000
-FEW = 100
+ITERATIONS = rounds(1000, 80)
+FEW = rounds(100, 20)
 PATIENCE = 60.0
 
 

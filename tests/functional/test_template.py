@@ -16,6 +16,7 @@ import pytest
 
 from lib.content import assert_same_ram
 from lib.dma import SCRATCH, Balloon, Qtest
+from lib.effort import rounds
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, RAM, MachineError, run_quietly
 from lib.templates import (RAM_SIZE, REWIND, START, STORED,
@@ -23,10 +24,11 @@ from lib.templates import (RAM_SIZE, REWIND, START, STORED,
                            boot, dirty, files, main_block, save, start)
 
 THP = Path('/sys/kernel/mm/transparent_hugepage/enabled')
-STEPS = 120
+STEPS = rounds(120, 50)
 TAGS = ('a', 'b', 'c')
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize('how', ('loadvm', 'hmp', 'qmp'))
 def test_new_process(tmp_path, templates, accel, any_memory, rewind, how):
     """It has the snapshot's RAM, all of it, and the guest goes on."""
@@ -300,6 +302,7 @@ def test_hugepages_are_for_those_who_write_densely(tmp_path, templates,
         assert anonymous_hugepages(guest) > before
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('strategy', ('memset', 'madvise', 'remap', 'auto'))
 def test_discarded_pages_are_zero(tmp_path, templates, strategy, rewind):
     """A balloon gives pages away that show zeros, and no template, after."""
