@@ -5,7 +5,7 @@ never a wrong byte, never a crash, nothing is leaked, and what was done instead
 is to be seen.  RAM_RESET_LONG=1 has every call fail with every error.
 """
 
-# Alone: it shares the hugepages of the host
+# Takes: 40 s
 
 import itertools
 import os

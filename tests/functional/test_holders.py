@@ -4,6 +4,8 @@ A load must do right by those who hold guest RAM: a process that QEMU shares it
 with, and devices by which the guest gives parts of it back and takes them.
 """
 
+# Takes: 70 s
+
 import hashlib
 import os
 import secrets

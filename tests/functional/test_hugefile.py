@@ -7,8 +7,6 @@ Reading the file does not disturb QEMU; mapping it does, on purpose: QEMU takes
 note that somebody else had it.
 """
 
-# Alone: it shares the hugepages of the host
-
 import mmap
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The manual's table of strategies and memory, against what QEMU does."""
 
-# Alone: it shares the hugepages of the host
-
 import csv
 import re
 import subprocess

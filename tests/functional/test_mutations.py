@@ -6,8 +6,6 @@ RAM_RESET_LONG=1 tries 10,000 mutations, or RAM_RESET_MUTATIONS of them;
 RAM_RESET_SEED repeats a run, and RAM_RESET_MUTATION one mutation of it.
 """
 
-# Alone: it shares the hugepages of the host
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

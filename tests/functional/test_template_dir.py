@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What becomes of a directory of templates, and of what is said about it."""
 
-# Alone: it shares the hugepages of the host
-
 import contextlib
 import os
 import resource

@@ -5,6 +5,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
+/* Alone: it counts hugepages of the host and compares times */
+
 #include "qemu/osdep.h"
 #include "ram-reset/framework.h"
 
