@@ -8,47 +8,15 @@ import signal
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import plots
 import report
+from context import Context, clock
 
 SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind',
             'cold', 'snapctl', 'libvirt')
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def clock(seconds: float) -> str:
-    return f'{int(seconds) // 60}:{int(seconds) % 60:02}'
-
-
-@dataclass
-class Context:
-    """What a section is given: sizes, places, and whom to tell."""
-
-    name: str
-    quick: bool
-    build: Path
-    output: Path
-    _total: int = 0
-    _done: int = 0
-    _start: float = field(default_factory=time.monotonic)
-
-    def expect(self, cells: int) -> None:
-        self._total = cells
-
-    def step(self, cell: str) -> None:
-        """Called before a cell is measured."""
-        elapsed = time.monotonic() - self._start
-        left = '?'
-        if self._done and self._total:
-            left = clock(elapsed / self._done * (self._total - self._done))
-        self._done += 1
-        total = self._total or '?'
-        print(f'[{self._done:>{len(str(total))}}/{total}] {self.name}: {cell}, '
-              f'{clock(elapsed)} elapsed, {left} to go', file=sys.stderr,
-              flush=True)
 
 
 def measure(context: Context) -> report.Section | None:
@@ -70,7 +38,7 @@ def run(names: list[str], quick: bool, build: Path, output: Path) -> int:
         (output / old).unlink(missing_ok=True)
     done, failed = [], []
     for name in names:
-        section = measure(Context(name, quick, build, output))
+        section = measure(Context(name, quick, build))
         if section is None:
             failed.append(name)
             continue

@@ -9,7 +9,6 @@ Beside template-dir= there is an unpatched QEMU, which is built by
 
 import contextlib
 import json
-import random
 import re
 import select
 import shutil
@@ -25,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import context
 import rewind_guests as guests
 import standalone
 from lib import products
@@ -230,16 +230,11 @@ class Field:
 
 def race(field: Field, rounds: int) -> list[dict]:
     starters = field.all()
-    order = random.Random(0)
-    samples: dict[str, list[dict]] = {s.name: [] for s in starters}
-    for turn in range(WARM_UPS + rounds):
-        for starter in order.sample(starters, len(starters)):
-            found = starter.cycle(field.hertz)
-            if turn >= WARM_UPS:
-                samples[starter.name].append(found)
-    return [{'table': 'start', 'what': name, **asdict(field.scene),
-             'samples': {key: [f[key] for f in found] for key in found[0]}}
-            for name, found in samples.items()]
+    samples = context.race(starters, lambda s, _: s.cycle(field.hertz),
+                           rounds, WARM_UPS)
+    return [{'table': 'start', 'what': starter.name, **asdict(field.scene),
+             'samples': context.columns(found)}
+            for starter, found in zip(starters, samples)]
 
 
 def crowd(field: Field) -> list[dict]:
@@ -315,11 +310,8 @@ def scenes(quick: bool) -> list[Scene]:
             for stored in sizes for kind in ('private', 'shared')]
 
 
-def run(ctx: Any, only: str = '', rounds: int = 0) -> Section:
-    stock = ctx.build / 'stock/qemu-system-x86_64'
-    if not stock.exists():
-        raise Failure('the unpatched QEMU is missing: build/venv/bin/meson '
-                      'compile -C build stock')
+def run(ctx: context.Context, only: str = '', rounds: int = 0) -> Section:
+    stock = ctx.stock()
     notes = [WHAT]
     data: list[dict] = []
     todo: list[tuple[str, Scene, Callable[[Field], list[dict]]]] = []
@@ -351,7 +343,7 @@ def main() -> int:
                    help='only what matches, such as "start .* shared"')
     args = p.parse_args()
     return standalone.deliver('cold.py', args.json, lambda: run(
-        standalone.Context(args.quick), args.cells, args.rounds))
+        standalone.context(args.quick), args.cells, args.rounds))
 
 
 if __name__ == '__main__':

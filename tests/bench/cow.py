@@ -6,6 +6,7 @@ from typing import Any
 
 import native
 import plots
+from context import Context, turns
 from lib import hugepages as huge
 from lib.hugepages import Lacking
 from report import ROUNDS, Section, Table, figure
@@ -32,7 +33,7 @@ RECORDED = {('hugetlb', 'sparse'): 171, ('4k', 'sparse'): 1.31,
 Key = tuple[str, int, str]
 
 
-def run(ctx: Any) -> Section:
+def run(ctx: Context) -> Section:
     cells = [(kind, n, pattern) for n in SIZES[ctx.quick]
              for pattern in PATTERNS for kind in KINDS]
     notes: dict[str, None] = {}
@@ -40,7 +41,7 @@ def run(ctx: Any) -> Section:
     ctx.expect(len(cells) * ROUNDS)
     # the copies need as many as the parent has
     with huge.lent(2 * max(SIZES[ctx.quick])):
-        for r, (kind, n, pattern) in native.turns(cells, ROUNDS):
+        for r, (kind, n, pattern) in turns(cells, ROUNDS):
             ctx.step(f'{n} x 2 MiB of {KINDS[kind]}, {PATTERNS[pattern]}, '
                      f'round {r + 1} of {ROUNDS}')
             try:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import standalone
+from context import Context
 from lib import products
 from lib.domains import RAM_SIZE, TAG, Config, Domain
 from lib.guests import PAGE
@@ -144,12 +145,9 @@ def table(rows: list[dict[str, Any]]) -> Table:
                   'revert, stock / this'), cells)
 
 
-def run(ctx: Any, objects: tuple[str, ...] = OBJECTS, rounds: int = 0
+def run(ctx: Context, objects: tuple[str, ...] = OBJECTS, rounds: int = 0
         ) -> Section:
-    stock = ctx.build / 'stock/qemu-system-x86_64'
-    if not stock.exists():
-        raise Failure('the unpatched QEMU is missing: build/venv/bin/meson '
-                      'compile -C build stock')
+    stock = ctx.stock()
     rounds = rounds or (3 if ctx.quick else ROUNDS)
     size = (QUICK_RAM, QUICK_STORED) if ctx.quick else (RAM, STORED)
     found = contenders(*size, stock, objects)
@@ -176,7 +174,7 @@ def main() -> int:
                    + '; {folder} is one of its own')
     args = p.parse_args()
     return standalone.deliver('libvirt.py', args.json, lambda: run(
-        standalone.Context(args.quick), tuple(args.object or OBJECTS),
+        standalone.context(args.quick), tuple(args.object or OBJECTS),
         args.rounds))
 
 

@@ -17,11 +17,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import loadvm_guests
 import loadvm_tables
 import standalone
+from context import Context
 from lib import hugepages as huge
 from lib import products
 from lib.hugepages import Lacking
@@ -75,8 +75,9 @@ HUGE_FILE = ('Under hugetlb, hugefile has a file on a hugetlbfs, all others '
 LEFT_OUT = (
     'Of all combinations these were left out, to end in time: RAM of other '
     f'sizes than {BASE_RAM} GiB, 256 MiB stored, and dense working sets, with '
-    'more or less than 10 % dirtied; bursts with other than 1 %; under TCG 50 % dirtied and 256 MiB '
-    f'stored, except of 4k; hugetlb of more than {HUGE_RAM} GiB; auto-latency '
+    'more or less than 10 % dirtied; bursts with other than 1 %; under TCG 50 % '
+    'dirtied and 256 MiB stored, except of 4k; '
+    f'hugetlb of more than {HUGE_RAM} GiB; auto-latency '
     'and auto-footprint except with 1 and 10 % of a working set scattered '
     'over the base size.')
 QUICK_LEFT_OUT = (
@@ -278,12 +279,9 @@ def hugepages(bench: Bench, work: Path, plan: dict[Cell, list[Strategy]]
     bench.mount, bench.hugepages = None, 0
 
 
-def measure_all(ctx: Any, plan: dict[Cell, list[Strategy]], rounds: int
+def measure_all(ctx: Context, plan: dict[Cell, list[Strategy]], rounds: int
                 ) -> tuple[list[dict], list[str]]:
-    stock = ctx.build / 'stock/qemu-system-x86_64'
-    if not stock.exists():
-        raise Failure('the unpatched QEMU is missing: build/venv/bin/meson '
-                      'compile -C build stock')
+    stock = ctx.stock()
     ctx.expect(len(plan))
     data: list[dict] = []
     with tempfile.TemporaryDirectory(prefix='loadvm-', dir=products.BUILD
@@ -301,7 +299,7 @@ def measure_all(ctx: Any, plan: dict[Cell, list[Strategy]], rounds: int
     return data, list(bench.notes)
 
 
-def run(ctx: Any, only: str = '', names: Iterable[str] = (),
+def run(ctx: Context, only: str = '', names: Iterable[str] = (),
         rounds: int = ROUNDS) -> Section:
     notes = [WHAT, HOW, *(() if ctx.quick else (TWICE,)),
              f'Memory: {MEMORY}. {HUGE_FILE}',
@@ -337,7 +335,7 @@ def main() -> int:
         print('\n'.join(map(str, cells(args.quick))))
         return 0
     return standalone.deliver('loadvm.py', args.json, lambda: run(
-        standalone.Context(args.quick), args.cells, names, args.rounds))
+        standalone.context(args.quick), args.cells, names, args.rounds))
 
 
 if __name__ == '__main__':

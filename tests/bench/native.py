@@ -4,15 +4,13 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from lib.hugepages import Lacking
 from report import Failure
 
 LACKING = 77
-T = TypeVar('T')
 
 
 def call(program: Path, *args: str | int | Path, **env: str) -> list[dict]:
@@ -32,14 +30,6 @@ def call(program: Path, *args: str | int | Path, **env: str) -> list[dict]:
                       f'{run.returncode}: {said}')
     return [json.loads(line) for line in run.stdout.splitlines()
             if line.startswith('{')]
-
-
-def turns(cells: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
-    """Each cell once in a round; every round begins with another one."""
-    for n in range(rounds):
-        shift = n % len(cells)
-        for cell in (*cells[shift:], *cells[:shift]):
-            yield n, cell
 
 
 def collect(rows: Iterable[dict], keys: Sequence[str]) -> list[dict]:

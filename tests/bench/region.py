@@ -6,6 +6,7 @@ from typing import Any
 
 import native
 import plots
+from context import Context, turns
 from lib import hugepages as huge
 from lib.hugepages import Lacking
 from report import ROUNDS, Section, Table, figure, number
@@ -48,14 +49,14 @@ def cells(quick: bool) -> list[Cell]:
             for mib in sizes['2m' if 'hugetlb' in kind else '4k']]
 
 
-def run(ctx: Any) -> Section:
+def run(ctx: Context) -> Section:
     wanted = cells(ctx.quick)
     notes = dict.fromkeys(NOTES)
     rows: list[dict] = []
     ctx.expect(len(wanted) * ROUNDS)
     # a fresh mapping lies beside the old one for a moment
     with huge.lent(max(SIZES[ctx.quick]['2m']) // huge.SIZE_MIB * 2):
-        for n, (kind, mib) in native.turns(wanted, ROUNDS):
+        for n, (kind, mib) in turns(wanted, ROUNDS):
             ctx.step(f'{mib} MiB, {KINDS[kind]}, round {n + 1} of {ROUNDS}')
             try:
                 some = native.call(ctx.build / 'mem-bench', 'region', kind,

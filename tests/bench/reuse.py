@@ -11,6 +11,7 @@ from typing import Any
 
 import native
 import plots
+from context import Context, turns
 from lib import hugepages as huge
 from lib.hugepages import Lacking
 from report import ROUNDS, Failure, Section, Table, figure, number
@@ -53,7 +54,7 @@ def available_mib() -> int:
     return 0
 
 
-def measure_file(ctx: Any, folder: Path, mib: int) -> list[dict]:
+def measure_file(ctx: Context, folder: Path, mib: int) -> list[dict]:
     file = folder / 'file'
     rows = []
     for again in (False, True):
@@ -67,7 +68,7 @@ def measure_file(ctx: Any, folder: Path, mib: int) -> list[dict]:
     return rows
 
 
-def measure_dpdk(ctx: Any, library: str, folder: Path, start: Start,
+def measure_dpdk(ctx: Context, library: str, folder: Path, start: Start,
                  mib: int) -> list[dict]:
     core = min(os.sched_getaffinity(0))
     rows = []
@@ -84,7 +85,7 @@ def measure_dpdk(ctx: Any, library: str, folder: Path, start: Start,
     return rows
 
 
-def measure_all(ctx: Any, folder: Path, sizes: list[int],
+def measure_all(ctx: Context, folder: Path, sizes: list[int],
                 library: str | None) -> tuple[list[dict], list[str]]:
     if not sizes:
         return [], []
@@ -97,7 +98,7 @@ def measure_all(ctx: Any, folder: Path, sizes: list[int],
     free = huge.pool('free_hugepages')
     # a virtual machine's host may have to provide the memory first
     measure_file(ctx, folder, max(sizes))
-    for n, (start, mib) in native.turns(wanted, ROUNDS):
+    for n, (start, mib) in turns(wanted, ROUNDS):
         what = f'DPDK, {start.name}' if start else 'a file'
         ctx.step(f'{mib} MiB, {what}, round {n + 1} of {ROUNDS}')
         try:
@@ -110,7 +111,7 @@ def measure_all(ctx: Any, folder: Path, sizes: list[int],
     return rows, list(notes)
 
 
-def run(ctx: Any) -> Section:
+def run(ctx: Context) -> Section:
     library = ctypes.util.find_library('rte_eal')
     notes = [] if library else [
         'DPDK\'s own start was not measured: its library librte_eal is not '

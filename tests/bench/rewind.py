@@ -23,6 +23,7 @@ from typing import Any
 import rewind_guests as guests
 import rewind_tables
 import standalone
+from context import Context, columns
 from lib import products
 from lib.guests import Ring3
 from lib.machine import MIB, MachineError, kvm_usable
@@ -46,8 +47,8 @@ WHAT = (
     'many pages, which are scattered over all of its RAM up to 3 GiB, stored '
     'or zero: the same in each round, or others. load is the time that the '
     'client waits for the monitor command, touch what writing takes as the '
-    'guest measures it, and total is both. stock is an unpatched build of the same source, rewind '
-    'ram-reset-auto with rewind=on; both load the same snapshot. new is '
+    'guest measures it, and total is both. stock is an unpatched build of the '
+    'same source, rewind ram-reset-auto with rewind=on; both load the same snapshot. new is '
     'another QEMU for each iteration, killed after it, which maps a RAM file '
     'in /dev/shm with share=off and gets the rest by -incoming file: with '
     'x-ignore-shared; its load lasts until the guest runs. '
@@ -119,8 +120,7 @@ class Bench:
                     if turn >= first - runners[i].WARM_UPS:
                         samples[i].append(runners[i].cycle(turn))
         return [{'table': table, 'what': r.name, **asdict(r.scene),
-                 'samples': {key: [s[key] for s in found[-self._rounds:]]
-                             for key in found[0]}}
+                 'samples': columns(found[-self._rounds:])}
                 for r, found in zip(runners, samples)]
 
     def one(self, table: str, scene: Scene, *makers: Maker) -> list[dict]:
@@ -228,11 +228,8 @@ def tasks(bench: Bench, work: Path, quick: bool, rounds: int, stock: Path
     return found
 
 
-def run(ctx: Any, only: str = '', rounds: int = 0) -> Section:
-    stock = ctx.build / 'stock/qemu-system-x86_64'
-    if not stock.exists():
-        raise Failure('the unpatched QEMU is missing: build/venv/bin/meson '
-                      'compile -C build stock')
+def run(ctx: Context, only: str = '', rounds: int = 0) -> Section:
+    stock = ctx.stock()
     notes = [WHAT, HOW]
     if not kvm_usable():
         notes.append('/dev/kvm cannot be opened, so there is nothing of KVM.')
@@ -260,7 +257,7 @@ def main() -> int:
                    help='only what matches, such as "grid .* stored=16"')
     args = p.parse_args()
     return standalone.deliver('rewind.py', args.json, lambda: run(
-        standalone.Context(args.quick), args.cells, args.rounds))
+        standalone.context(args.quick), args.cells, args.rounds))
 
 
 if __name__ == '__main__':

@@ -5,15 +5,14 @@ same ones driven from outside, through QMP.
 """
 
 import contextlib
-import random
 import re
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+import context
 import feedlib
 import standalone
 from lib import products
@@ -216,20 +215,15 @@ class Harness:
 
 def measure(kind: type, work: Path, accel: str, rounds: int, count: int
             ) -> list[dict]:
-    order = random.Random(0)
-    samples: dict[str, list[dict]] = {name: [] for name in WAYS}
     with contextlib.ExitStack() as stack:
         runners = [stack.enter_context(contextlib.closing(
             kind(work / name, accel, name))) for name in WAYS]
-        for turn in range(WARM_UPS + rounds):
-            for runner in order.sample(runners, len(runners)):
-                found = runner.cycle(count)
-                if turn >= WARM_UPS:
-                    samples[runner.name].append(found)
+        samples = context.race(runners, lambda r, _: r.cycle(count), rounds,
+                               WARM_UPS)
     return [{'program': 'harness' if kind is Harness else 'ring 3',
              'accel': accel, 'what': name, 'count': count,
-             'samples': {key: [f[key] for f in found] for key in found[0]}}
-            for name, found in samples.items()]
+             'samples': context.columns(found)}
+            for name, found in zip(WAYS, samples)]
 
 
 def table(data: list[dict]) -> Table:
@@ -247,7 +241,7 @@ def table(data: list[dict]) -> Table:
         'rate, of QMP'), rows)
 
 
-def run(ctx: Any, rounds: int = 0) -> Section:
+def run(ctx: context.Context, rounds: int = 0) -> Section:
     notes = [WHAT]
     rounds = rounds or (3 if ctx.quick else ROUNDS)
     data: list[dict] = []
@@ -279,7 +273,7 @@ def run(ctx: Any, rounds: int = 0) -> Section:
 def main() -> int:
     args = standalone.parser(__doc__).parse_args()
     return standalone.deliver('snapctl.py', args.json, lambda: run(
-        standalone.Context(args.quick), args.rounds))
+        standalone.context(args.quick), args.rounds))
 
 
 if __name__ == '__main__':

@@ -1,35 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""For a section that is run by itself, without ./bench."""
+"""
+For a section that is run by itself, without ./bench, which would set
+
+    PYTHONPATH=tests:contrib/snapctl
+"""
 
 import argparse
 import json
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from context import Context
 from lib import products
 from lib.machine import MachineError
 from report import Failure, Section
 
 
-class Context:
-    """Like that of ./bench."""
-
-    def __init__(self, quick: bool):
-        self.quick = quick
-        self.build = products.BUILD
-        self._start = time.monotonic()
-        self._done = self._count = 0
-
-    def expect(self, cells: int) -> None:
-        self._count = cells
-
-    def step(self, cell: str) -> None:
-        self._done += 1
-        print(f'[{time.monotonic() - self._start:6.1f} s] {self._done}/'
-              f'{self._count} {cell}', file=sys.stderr, flush=True)
+def context(quick: bool) -> Context:
+    return Context(Path(sys.argv[0]).stem, quick, products.BUILD)
 
 
 def parser(description: str | None, rounds: int = 0) -> argparse.ArgumentParser:

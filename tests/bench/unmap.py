@@ -6,6 +6,7 @@ from typing import Any
 
 import native
 import plots
+from context import Context
 from report import ROUNDS, Section, Table, figure, number
 
 NAME = 'unmap'
@@ -30,7 +31,7 @@ PAGES = {True: 8192, False: 65536}
 PAGES_PER_GIB = 1 << 18
 
 
-def run(ctx: Any) -> Section:
+def run(ctx: Context) -> Section:
     rows: list[dict] = []
     ctx.expect(ROUNDS)
     for n in range(ROUNDS):
