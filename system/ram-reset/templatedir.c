@@ -21,24 +21,12 @@
 #include <sys/vfs.h>
 #include "templatefile-internal.h"
 
-#define PREFIX     "ram-"
-#define SUFFIX     ".template"
-#define UNFINISHED ".template.new"
-
 /* @used: in seconds since 1970 */
 typedef struct Candidate {
     char *name;
     uint64_t bytes;
     int64_t used;
 } Candidate;
-
-char *template_file_name(const char *identity)
-{
-    g_autofree char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA256,
-                                                          identity, -1);
-
-    return g_strdup_printf(PREFIX "%.32s" SUFFIX, hash);
-}
 
 void template_file_remove(int dir, const char *identity)
 {
@@ -79,9 +67,7 @@ static bool add_file(GArray *files, int dir, const char *name)
 {
     struct stat st;
 
-    if (!g_str_has_prefix(name, PREFIX) ||
-        (!g_str_has_suffix(name, SUFFIX) &&
-         !g_str_has_suffix(name, UNFINISHED))) {
+    if (!template_file_is_name(name)) {
         return true;
     }
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
@@ -221,7 +207,7 @@ static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
     g_array_sort(files, by_use);
     for (unsigned i = 0; i < files->len; i++) {
         Candidate *c = &g_array_index(files, Candidate, i);
-        bool unfinished = g_str_has_suffix(c->name, UNFINISHED);
+        bool unfinished = template_file_is_unfinished_name(c->name);
 
         if ((unfinished || (all > most && may_go(c, own, since))) &&
             remove_unused(dir, c->name)) {

@@ -57,7 +57,5 @@ void template_file_checksum(const void *data, size_t len, uint8_t *sum);
 /* Why a file like that cannot be trusted, to be freed, or NULL */
 char *template_file_refusal(const struct stat *st);
 
-/* Shared.  Who makes or removes a file has it locked for a moment only */
-bool template_file_lock(int fd);
 
 #endif

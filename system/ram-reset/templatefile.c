@@ -237,12 +237,3 @@ char *template_file_refusal(const struct stat *st)
     }
     return NULL;
 }
-
-bool template_file_is_called(int dir, const char *name, int fd)
-{
-    struct stat by_name, by_fd;
-
-    return fstatat(dir, name, &by_name, AT_SYMLINK_NOFOLLOW) == 0 &&
-           fstat(fd, &by_fd) == 0 && by_name.st_ino == by_fd.st_ino &&
-           by_name.st_dev == by_fd.st_dev;
-}

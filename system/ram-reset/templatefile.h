@@ -13,6 +13,7 @@
 #include "mappedruns.h"
 #include "prim.h"
 #include "template.h"
+#include "system/ram-reset/template/name.h"
 
 /*
  * The file has the layout of RAM: a block lies in it as it does in memory, so
@@ -95,9 +96,6 @@ uint64_t template_file_room(const TemplateFile *f, unsigned nr);
 /* What it has of block @nr; as ram_copy_of_file() */
 RamCopy *template_file_copy(const TemplateFile *f, unsigned nr);
 
-/* The name of the file for @identity, to be freed */
-char *template_file_name(const char *identity);
-
 /*
  * Write @f, and give it its name in @dir; a file that had it is replaced.
  * @hosts: where the content of each block is.  Takes as long as the storage
@@ -115,9 +113,6 @@ bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
  * index has been read.
  */
 TemplateFile *template_file_open(int dir, const char *identity, char **reason);
-
-/* Whether @name is the name of @fd, and not of another file by now */
-bool template_file_is_called(int dir, const char *name, int fd);
 
 /* Remove the file for @identity, whoever uses it */
 void template_file_remove(int dir, const char *identity);

@@ -9,9 +9,6 @@
 #endif
 #include "templatefile-internal.h"
 
-/* To lock a file, a millisecond each */
-#define MAX_TRIES 100
-
 static bool read_all(int fd, void *buf, size_t len, uint64_t offset)
 {
     size_t done = 0;
@@ -84,17 +81,6 @@ static char *content_refusal(TemplateFile *f, const struct stat *st,
         return g_strdup("it has been written to since it was made");
     }
     return NULL;
-}
-
-bool template_file_lock(int fd)
-{
-    for (unsigned tries = 0; flock(fd, LOCK_SH | LOCK_NB) < 0; tries++) {
-        if (errno != EWOULDBLOCK || tries == MAX_TRIES) {
-            return false;
-        }
-        g_usleep(1000);
-    }
-    return true;
 }
 
 static char *open_refusal(TemplateFile *f, const char *identity)

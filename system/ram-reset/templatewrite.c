@@ -220,7 +220,7 @@ bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
                          char **reason)
 {
     g_autofree char *name = template_file_name(f->identity);
-    g_autofree char *unfinished = g_strconcat(name, ".new", NULL);
+    g_autofree char *unfinished = template_file_unfinished_name(f->identity);
     Output out = { 0 };
     PrimLimit limit;
 
