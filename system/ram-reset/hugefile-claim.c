@@ -12,6 +12,7 @@
 #include "qemu/rcu.h"
 #include "hugefile.h"
 #include "hugeram.h"
+#include "system/ram-reset/prim/trusted-file.h"
 
 void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                     Error **errp)
@@ -20,6 +21,19 @@ void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)), path,
                RAM_RESET(hf)->memdev, reason);
     g_free(reason);
+}
+
+/* Others may look what is in it, and no more */
+static bool is_own_dir(const char *dir)
+{
+    g_autofree char *refusal = NULL;
+    struct stat st;
+
+    if (lstat(dir, &st) < 0) {
+        return false;
+    }
+    refusal = trusted_file_refusal(&st, TRUST_DIRECTORY | TRUST_READERS);
+    return !refusal;
 }
 
 /* By the RAM file's name, so that two QEMUs find the same one */
@@ -31,15 +45,13 @@ static char *default_state(const char *path, Error **errp)
                          "qemu-ram-reset", NULL);
     g_autofree char *full = g_canonicalize_filename(path, NULL);
     g_autofree char *sum = NULL, *base = NULL, *name = NULL;
-    struct stat st;
 
     if (mkdir(dir, 0700) < 0 && errno != EEXIST) {
         error_setg_errno(errp, errno, "cannot create '%s'", dir);
         error_append_hint(errp, "Give another place with state=FILE.\n");
         return NULL;
     }
-    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) ||
-        st.st_uid != geteuid() || (st.st_mode & 022)) {
+    if (!is_own_dir(dir)) {
         error_setg(errp, "'%s' is not a directory that only this user may "
                    "write to", dir);
         error_append_hint(errp, "Give another place with state=FILE.\n");
@@ -100,7 +112,7 @@ static char *distrust(const HugeRecord *rec, const struct stat *st,
     }
     if (rec->device != st->st_dev || rec->inode != st->st_ino ||
         rec->page_size != page_size ||
-        rec->pages != st->st_size / page_size || st->st_uid != geteuid()) {
+        rec->pages != st->st_size / page_size || !trusted_file_is_ours(st)) {
         return g_strdup("the record is of another file");
     }
     if (rec->access_time != hugeram_access_time(st)) {

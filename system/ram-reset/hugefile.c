@@ -21,6 +21,7 @@
 #include "system/ram-reset/block/clear.h"
 #include "hugefile.h"
 #include "hugeram.h"
+#include "system/ram-reset/prim/trusted-file.h"
 #include "trace.h"
 
 /* Before any device can look at RAM when the VM starts to run */
@@ -140,7 +141,7 @@ static bool nobody_else_maps(RamResetHugefile *hf)
     struct stat st;
 
     return hf->watched && !ram_block_discard_is_disabled() &&
-           fstat(hf->rb->fd, &st) == 0 && st.st_uid == geteuid() &&
+           fstat(hf->rb->fd, &st) == 0 && trusted_file_is_ours(&st) &&
            hugeram_access_time(&st) == hf->record.access_time;
 }
 

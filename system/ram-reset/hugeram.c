@@ -24,6 +24,7 @@
 #include <sys/vfs.h>
 #include "hugeram.h"
 #include "prim.h"
+#include "system/ram-reset/prim/trusted-file.h"
 
 #define NS_PER_S INT64_C(1000000000)
 
@@ -50,12 +51,8 @@ static char *check_kind(int fd)
     if (!S_ISREG(st.st_mode) || !prim_is_on_hugetlbfs(fd)) {
         return g_strdup("it is not a file on hugetlbfs");
     }
-    if (st.st_uid != geteuid()) {
-        return g_strdup_printf("it belongs to user %u, not to %u that QEMU "
-                               "runs as", (unsigned)st.st_uid,
-                               (unsigned)geteuid());
-    }
-    return NULL;
+    /* Nobody has it open, see check_unused(), and what is in it is cleared */
+    return trusted_file_refusal(&st, TRUST_ANY_MODE | TRUST_LINKS);
 }
 
 /* Not proven to be unused is not good enough for a file that is cleared */
@@ -76,13 +73,12 @@ char *hugeram_open(const char *path, int *fd)
 {
     char *reason;
 
-    *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    *fd = trusted_file_open(AT_FDCWD, path, O_RDONLY);
     if (*fd < 0) {
         return errno == ENOENT ? NULL :
-               g_strdup(errno == ELOOP ? "it is a symbolic link" :
-                        errno == EWOULDBLOCK ? "another process is about to "
+               g_strdup(errno == EWOULDBLOCK ? "another process is about to "
                                                "stop using it; try again"
-                                             : g_strerror(errno));
+                                             : trusted_file_open_error(errno));
     }
     reason = check_kind(*fd) ?: lock(*fd) ?: check_unused(*fd);
     if (reason) {
@@ -133,7 +129,7 @@ char *hugeram_create(const char *path, uint64_t size, int *fd)
 {
     char *reason;
 
-    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    *fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL);
     if (*fd < 0) {
         return g_strdup_printf("it cannot be created: %s", g_strerror(errno));
     }

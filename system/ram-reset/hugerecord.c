@@ -19,6 +19,7 @@
 #endif
 #include "hugerecord.h"
 #include "prim.h"
+#include "system/ram-reset/prim/trusted-file.h"
 
 #define VERSION   1
 #define GROUP     "hugefile"
@@ -44,32 +45,6 @@ char *hugerecord_boot_id(void)
         return NULL;
     }
     return g_strchomp(id);
-}
-
-/* Whoever can replace the file can also make it claim that RAM is clean */
-static char *file_refusal(int fd)
-{
-    struct stat st;
-
-    if (fstat(fd, &st) < 0) {
-        return g_strdup(g_strerror(errno));
-    }
-    if (!S_ISREG(st.st_mode)) {
-        return g_strdup("it is not a regular file");
-    }
-    if (st.st_uid != geteuid()) {
-        return g_strdup_printf("it belongs to user %u, not to %u that QEMU "
-                               "runs as", (unsigned)st.st_uid,
-                               (unsigned)geteuid());
-    }
-    if (st.st_mode & 077) {
-        return g_strdup_printf("its mode is %04o, so that others may use it; "
-                               "set it to 0600", st.st_mode & 07777);
-    }
-    if (st.st_nlink > 1) {
-        return g_strdup("it has more than one name");
-    }
-    return NULL;
 }
 
 /* As file systems on a disk leave what was written just before a power cut */
@@ -121,16 +96,15 @@ static char *lock_refusal(int fd, int err)
 
 int hugerecord_open(const char *path, char **reason)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-                  0600);
+    int fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT);
 
     *reason = NULL;
     if (fd < 0) {
-        *reason = g_strdup(errno == ELOOP ? "it is a symbolic link"
-                                          : g_strerror(errno));
+        *reason = g_strdup(trusted_file_open_error(errno));
         return -1;
     }
-    *reason = file_refusal(fd);
+    /* Whoever can replace the file can also have it say that RAM is clean */
+    *reason = trusted_file_fd_refusal(fd, 0);
     if (!*reason && flock(fd, LOCK_EX | LOCK_NB) < 0) {
         *reason = lock_refusal(fd, errno);
     }

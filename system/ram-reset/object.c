@@ -12,7 +12,7 @@
 #include "hw/qdev-core.h"
 #include "system/system.h"
 #include "internal.h"
-#include "templatefile.h"
+#include "system/ram-reset/prim/trusted-file.h"
 
 #define MAX_THREADS 64
 
@@ -94,7 +94,7 @@ static bool open_template_dir(RamReset *rr, Error **errp)
     rr->template_fd = open(rr->template_dir,
                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     reason = rr->template_fd < 0 ? g_strdup(strerror(errno))
-                                 : template_dir_refusal(rr->template_fd);
+                                 : trusted_dir_refusal(rr->template_fd);
     if (!reason) {
         return true;
     }

@@ -20,6 +20,7 @@
 #endif
 #include <sys/vfs.h>
 #include "templatefile-internal.h"
+#include "system/ram-reset/prim/trusted-file.h"
 
 /* @used: in seconds since 1970 */
 typedef struct Candidate {
@@ -33,28 +34,6 @@ void template_file_remove(int dir, const char *identity)
     g_autofree char *name = template_file_name(identity);
 
     unlinkat(dir, name, 0);
-}
-
-char *template_dir_refusal(int dir)
-{
-    struct stat st;
-
-    if (fstat(dir, &st) < 0) {
-        return g_strdup(g_strerror(errno));
-    }
-    if (!S_ISDIR(st.st_mode)) {
-        return g_strdup("it is not a directory");
-    }
-    if (st.st_uid != geteuid() && st.st_uid != 0) {
-        return g_strdup_printf("it belongs to user %u, and QEMU runs as %u",
-                               (unsigned)st.st_uid, (unsigned)geteuid());
-    }
-    /* As /tmp is: others may add files, which are not trusted, and no more */
-    if (st.st_mode & 022 && !(st.st_mode & S_ISVTX)) {
-        return g_strdup_printf("its mode is %04o, so that others may replace "
-                               "files in it", st.st_mode & 07777);
-    }
-    return NULL;
 }
 
 static void clear_candidate(void *opaque)
@@ -73,7 +52,7 @@ static bool add_file(GArray *files, int dir, const char *name)
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         return errno == ENOENT;
     }
-    if (S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+    if (S_ISREG(st.st_mode) && trusted_file_is_ours(&st)) {
         Candidate c = {
             .name = g_strdup(name), .bytes = (uint64_t)st.st_blocks * 512,
             .used = st.st_atim.tv_sec,
@@ -136,7 +115,7 @@ uint64_t template_dir_size(int dir)
 /* True if nobody had it locked, so that it is gone */
 static bool remove_unused(int dir, const char *name)
 {
-    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    int fd = trusted_file_open(dir, name, O_RDONLY);
     bool removed = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
                    template_file_is_called(dir, name, fd) &&
                    unlinkat(dir, name, 0) == 0;

@@ -54,8 +54,5 @@ const char *template_file_unpack(TemplateFile *f, GVariant *index);
 /* 32 bytes to @sum */
 void template_file_checksum(const void *data, size_t len, uint8_t *sum);
 
-/* Why a file like that cannot be trusted, to be freed, or NULL */
-char *template_file_refusal(const struct stat *st);
-
 
 #endif

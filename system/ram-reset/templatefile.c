@@ -220,20 +220,3 @@ const char *template_file_unpack(TemplateFile *f, GVariant *index)
     }
     return NULL;
 }
-
-/* Who may write to it could put anything into a guest */
-char *template_file_refusal(const struct stat *st)
-{
-    if (!S_ISREG(st->st_mode)) {
-        return g_strdup("it is not a regular file");
-    }
-    if (st->st_uid != geteuid()) {
-        return g_strdup_printf("it belongs to user %u, and QEMU runs as %u",
-                               (unsigned)st->st_uid, (unsigned)geteuid());
-    }
-    if (st->st_mode & 077) {
-        return g_strdup_printf("its mode is %04o, so that others may use it",
-                               st->st_mode & 07777);
-    }
-    return NULL;
-}

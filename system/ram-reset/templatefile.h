@@ -124,9 +124,6 @@ void template_file_remove(int dir, const char *identity);
  */
 bool template_file_retire(int dir, const char *identity, int own);
 
-/* Why files in @dir could not be trusted; NULL if they can */
-char *template_dir_refusal(int dir);
-
 /* Bytes that all template files in @dir take */
 uint64_t template_dir_size(int dir);
 

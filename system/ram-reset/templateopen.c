@@ -8,6 +8,7 @@
 #include "qemu/osdep.h"
 #endif
 #include "templatefile-internal.h"
+#include "system/ram-reset/prim/trusted-file.h"
 
 static bool read_all(int fd, void *buf, size_t len, uint64_t offset)
 {
@@ -93,7 +94,8 @@ static char *open_refusal(TemplateFile *f, const char *identity)
     if (fstat(f->fd, &st) < 0) {
         return g_strdup(g_strerror(errno));
     }
-    reason = template_file_refusal(&st);
+    /* Whoever can write to it could put anything into a guest */
+    reason = trusted_file_refusal(&st, TRUST_LINKS);
     if (!reason && !template_file_lock(f->fd)) {
         reason = g_strdup(errno == EWOULDBLOCK ? "another process has locked it"
                                                : g_strerror(errno));
@@ -112,12 +114,11 @@ TemplateFile *template_file_open(int dir, const char *identity, char **reason)
     TemplateFile *f = template_file_alloc();
 
     *reason = NULL;
-    f->fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    f->fd = trusted_file_open(dir, name, O_RDONLY);
     if (f->fd >= 0) {
         *reason = open_refusal(f, identity);
     } else if (errno != ENOENT) {
-        *reason = g_strdup(errno == ELOOP ? "it is a symbolic link"
-                                          : g_strerror(errno));
+        *reason = g_strdup(trusted_file_open_error(errno));
     }
     if (f->fd < 0 || *reason) {
         template_file_free(f);

@@ -9,6 +9,7 @@
 #endif
 #include "templatefile-internal.h"
 #include "prim.h"
+#include "system/ram-reset/prim/trusted-file.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -153,13 +154,11 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
 /* Locked, empty and with that name; -1 with @reason set if that fails */
 static int open_unfinished(int dir, const char *name, char **reason)
 {
-    int fd = openat(dir, name,
-                    O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-                    0600);
+    int fd = trusted_file_open(dir, name, O_RDWR | O_CREAT);
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
-        *reason = g_strdup(g_strerror(errno));
+        *reason = g_strdup(trusted_file_open_error(errno));
     } else if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         *reason = g_strdup(errno == EWOULDBLOCK
                            ? "another process is making it"
@@ -167,8 +166,7 @@ static int open_unfinished(int dir, const char *name, char **reason)
     } else if (!template_file_is_called(dir, name, fd)) {
         *reason = g_strdup("another process has just made it");
     } else {
-        *reason = st.st_nlink > 1 ? g_strdup("it has more than one name")
-                                  : template_file_refusal(&st);
+        *reason = trusted_file_refusal(&st, 0);
         if (!*reason && ftruncate(fd, 0) < 0) {
             *reason = g_strdup(g_strerror(errno));
         }

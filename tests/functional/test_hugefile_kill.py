@@ -248,7 +248,7 @@ STATE_TROUBLES = (
     (make_link, 'symbolic link'),
     (make_fifo, 'not a regular file'),
     (lambda state: state.write_text('[mine]\n'), 'not a state file'),
-    (lambda state: state.chmod(0o640), 'its mode is 0640.* set it to 0600'),
+    (lambda state: state.chmod(0o640), 'its mode is 0640, not 0600'),
     (lambda state: os.chown(state, 1, -1), 'belongs to user 1, not to '),
     (lambda state: os.link(state, state.with_name('2')), 'more than one name'))
 

@@ -244,7 +244,7 @@ static void sweep_ram(void)
         FAULT_CLOSE, FAULT_FCNTL, FAULT_FLOCK, FAULT_FSTAT, FAULT_FSTATFS,
         FAULT_FSTATVFS, FAULT_FUTIMENS, FAULT_INOTIFY_ADD_WATCH,
         FAULT_INOTIFY_INIT, FAULT_LSTAT, FAULT_MMAP, FAULT_MUNMAP, FAULT_OPEN,
-        FAULT_READ, FAULT_KINDS,
+        FAULT_OPENAT, FAULT_READ, FAULT_KINDS,
     };
 
     if (may_use_hugetlbfs(huge, 8)) {
@@ -258,7 +258,8 @@ static void sweep_record(void)
 {
     static const FaultKind seen[] = {
         FAULT_CLOSE, FAULT_FLOCK, FAULT_FSTAT, FAULT_FTRUNCATE,
-        FAULT_GET_CONTENTS, FAULT_OPEN, FAULT_PREAD, FAULT_PWRITE, FAULT_KINDS,
+        FAULT_GET_CONTENTS, FAULT_OPENAT, FAULT_PREAD, FAULT_PWRITE,
+        FAULT_KINDS,
     };
 
     faults_sweep("hugerecord-write", &write_record, plain);

@@ -309,22 +309,6 @@ static void test_of_others(void)
     unlink(other);
 }
 
-static void test_directory(void)
-{
-    assert_reason(template_dir_refusal(fileno(stderr)), "not a directory");
-    g_assert_cmpint(fchmod(dir, 0777), ==, 0);
-    assert_reason(template_dir_refusal(dir), "0777");
-    g_assert_cmpint(fchmod(dir, 01777), ==, 0);
-    g_assert_null(template_dir_refusal(dir));
-    g_assert_cmpint(fchmod(dir, 0700), ==, 0);
-    g_assert_null(template_dir_refusal(dir));
-    if (geteuid() == 0) {
-        g_assert_cmpint(fchown(dir, 12, 12), ==, 0);
-        assert_reason(template_dir_refusal(dir), "belongs to user 12");
-        g_assert_cmpint(fchown(dir, 0, 0), ==, 0);
-    }
-}
-
 static bool make_room(int at, uint64_t limit, uint64_t needed, int64_t since,
                       char **reason)
 {
@@ -612,7 +596,6 @@ int main(int argc, char **argv)
     g_test_add_func("/template-file/joined", test_joined);
     g_test_add_func("/template-file/unfinished", test_unfinished);
     g_test_add_func("/template-file/at-once", test_at_once);
-    g_test_add_func("/template-dir/trusted", test_directory);
     g_test_add_func("/template-dir/room", test_room);
     g_test_add_func("/template-dir/room-among-own", test_room_among_own);
     g_test_add_func("/template-dir/retired", test_retired);
