@@ -90,7 +90,7 @@ static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t
 static RamCopy *new_copy(const RamResetBlock *blk,
                          const TemplateFile *file)
 {
-    return file ? template_file_copy(file, ram_reset_template_block(
+    return file ? template_file_copy(file, template_file_find_block(
                                                file, blk->rb->idstr))
                 : ram_copy_new(blk->map.len, qemu_target_page_size());
 }

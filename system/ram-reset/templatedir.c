@@ -70,7 +70,7 @@ static struct dirent *next_entry(DIR *d)
     return readdir(d);
 }
 
-/* Of Candidate, all that are ours; @err: 0, or the errno why there may be more */
+/* Of Candidate, all that are ours; @err: 0, or why there may be more */
 static GArray *list_files(int dir, int *err)
 {
     GArray *files = g_array_new(false, false, sizeof(Candidate));

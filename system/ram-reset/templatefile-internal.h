@@ -54,5 +54,4 @@ const char *template_file_unpack(TemplateFile *f, GVariant *index);
 /* 32 bytes to @sum */
 void template_file_checksum(const void *data, size_t len, uint8_t *sum);
 
-
 #endif

@@ -113,6 +113,16 @@ uint64_t template_file_content(const TemplateFile *f)
     return bytes;
 }
 
+int template_file_find_block(const TemplateFile *f, const char *name)
+{
+    for (unsigned i = 0; i < f->blocks->len; i++) {
+        if (!strcmp(template_file_block(f, i)->name, name)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 uint64_t template_file_room(const TemplateFile *f, unsigned nr)
 {
     bool last = nr + 1 == f->blocks->len;

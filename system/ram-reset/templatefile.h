@@ -44,9 +44,10 @@
 #define TEMPLATE_FILE_RUNS  MAPPED_RUNS_MAX
 
 /*
- * @len: bytes, a multiple of the page size; @offset: where in the file it
- * begins; @runs: of PrimRange, in whole pages and in rising order, not adjacent: what the file
- * has of it, in full.  All other pages are zero.
+ * @len: bytes, a multiple of the page size
+ * @offset: where in the file it begins
+ * @runs: of PrimRange, in whole pages and in rising order, not adjacent: what
+ *     the file has of it, in full.  All other pages are zero.
  */
 typedef struct TemplateBlock {
     char *name;
@@ -89,6 +90,9 @@ uint64_t template_runs_size(const GArray *runs);
 
 /* Bytes in the runs of all blocks */
 uint64_t template_file_content(const TemplateFile *f);
+
+/* The number of the block called @name in @f, -1 if there is none */
+int template_file_find_block(const TemplateFile *f, const char *name);
 
 /* Bytes from where block @nr begins to where the next one does */
 uint64_t template_file_room(const TemplateFile *f, unsigned nr);

@@ -94,7 +94,7 @@ static void map_blocks(const TemplateFile *f)
         if (!blk->map.len || is_ignored(blk->rb) || is_small(blk->rb)) {
             continue;
         }
-        from = overlay_of(f, ram_reset_template_block(f, blk->rb->idstr));
+        from = overlay_of(f, template_file_find_block(f, blk->rb->idstr));
         done.refusal = ram_reset_map_refusal(blk, &from);
         if (!done.refusal) {
             done.ret = ram_reset_map(blk, &from);
@@ -238,7 +238,7 @@ static void describe_mapped(RamResetBlock *blk, const Done *done,
 /* False if the template cannot be read */
 static bool load_block(RamResetBlock *blk, const TemplateFile *f)
 {
-    int nr = ram_reset_template_block(f, blk->rb->idstr);
+    int nr = template_file_find_block(f, blk->rb->idstr);
     Done *done = find(blk->rb);
     const GArray *runs;
     RamCopy *t;
@@ -277,7 +277,7 @@ static bool load_blocks(const TemplateFile *f)
         RamResetBlock *blk = &list->blocks[i];
 
         if (blk->owner && blk->map.len) {
-            int nr = ram_reset_template_block(f, blk->rb->idstr);
+            int nr = template_file_find_block(f, blk->rb->idstr);
 
             expect(blk, g_array_index(f->blocks, TemplateBlock, nr).runs);
         }

@@ -10,7 +10,6 @@
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
 #include "qemu/timer.h"
-#include "system/system.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/find-data.h"
 #include "mappedruns.h"
@@ -18,6 +17,7 @@
 #include "templates.h"
 #include "trace.h"
 #include "warning.h"
+#include "system/ram-reset/template/refusal.h"
 
 /* Protected by the BQL */
 static struct {
@@ -27,9 +27,8 @@ static struct {
     char *problem;              /* why there is no @file */
     int64_t started;            /* seconds since 1970 */
     GHashTable *saved;          /* names of files made by saving */
+    RamResetWarning of_no_use, not_made, removed;
 } template;
-
-static RamResetWarning of_no_use, not_made, removed;
 
 static uint64_t limit_of(const RamReset *rr)
 {
@@ -81,54 +80,20 @@ void ram_reset_template_close(void)
     g_clear_pointer(&template.identity, g_free);
 }
 
-int ram_reset_template_block(const TemplateFile *f, const char *name)
-{
-    for (unsigned i = 0; i < f->blocks->len; i++) {
-        if (!strcmp(g_array_index(f->blocks, TemplateBlock, i).name, name)) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-static bool is_in_template(RAMBlock *rb, bool (*ignored)(RAMBlock *rb))
-{
-    return qemu_ram_is_migratable(rb) && rb->used_length &&
-           !(ignored && ignored(rb));
-}
-
-/* Why @f is not of RAM as it is laid out now, to be freed, or NULL */
-static char *misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb))
-{
-    unsigned found = 0;
-    RAMBlock *rb;
-
-    if (f->page_size != qemu_target_page_size()) {
-        return g_strdup("its pages have another size");
-    }
-    RCU_READ_LOCK_GUARD();
-    RAMBLOCK_FOREACH(rb) {
-        int nr;
-
-        if (!is_in_template(rb, ignored)) {
-            continue;
-        }
-        nr = ram_reset_template_block(f, rb->idstr);
-        if (nr < 0 || g_array_index(f->blocks, TemplateBlock, nr).len !=
-                      rb->used_length) {
-            return g_strdup_printf("RAM block '%s' is not in it, or has "
-                                   "another size", rb->idstr);
-        }
-        found++;
-    }
-    return found == f->blocks->len
-           ? NULL : g_strdup("it has RAM that this machine has not");
-}
-
 static void set_problem(char *problem)
 {
     g_free(template.problem);
     template.problem = problem;
+}
+
+static bool may_map(void)
+{
+    const char *problem = template_host_refusal();
+
+    if (problem) {
+        set_problem(g_strdup(problem));
+    }
+    return !problem;
 }
 
 static void warn(RamResetWarning *kind, const char *what)
@@ -147,56 +112,6 @@ static void set_path(RamReset *rr, const char *identity)
     template.path = g_build_filename(rr->template_dir, name, NULL);
 }
 
-/* To map a file would then populate all that it leaves out */
-static bool is_locked(void)
-{
-    if (should_mlock(mlock_state)) {
-        set_problem(g_strdup("memory is locked (-overcommit mem-lock)"));
-        return true;
-    }
-    return false;
-}
-
-/*
- * Why @blk's part of a template might not be what the snapshot has, or not
- * make the block that, to be freed; NULL if it is and does
- */
-static char *block_refusal(const RamResetBlock *blk)
-{
-    const char *listener = ram_reset_memory_listener();
-
-    if (memory_region_has_ram_discard_manager(blk->rb->mr)) {
-        return g_strdup("parts of it are unplugged (virtio-mem)");
-    }
-    if (ram_reset_block_is_aliased(blk->rb)) {
-        return g_strdup("another RAM block maps its file shared");
-    }
-    if (blk->map.shared && blk->map.fd >= 0 && listener) {
-        return g_strdup_printf("%s may have passed it on to a process that "
-                               "writes to it", listener);
-    }
-    return blk->map.shared ? ram_reset_block_external_writer(blk) : NULL;
-}
-
-static char *refusal(bool (*ignored)(RAMBlock *rb))
-{
-    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
-
-    for (unsigned i = 0; i < list->nr; i++) {
-        const RamResetBlock *blk = &list->blocks[i];
-        g_autofree char *reason = NULL;
-
-        if (is_in_template(blk->rb, ignored)) {
-            reason = block_refusal(blk);
-        }
-        if (reason) {
-            return g_strdup_printf("RAM block '%s': %s", blk->rb->idstr,
-                                   reason);
-        }
-    }
-    return NULL;
-}
-
 bool ram_reset_template_find(const char *identity,
                              bool (*ignored)(RAMBlock *rb), int64_t *note)
 {
@@ -205,31 +120,31 @@ bool ram_reset_template_find(const char *identity,
 
     assert(bql_locked());
     ram_reset_template_close();
-    if (!rr || is_locked()) {
+    if (!rr || !may_map()) {
         return false;
     }
     set_path(rr, identity);
-    reason = refusal(ignored);
+    reason = template_refusal(ignored);
     if (reason) {
         set_problem(reason);
         return false;
     }
     template.file = template_file_open(rr->template_fd, identity, &reason);
     if (template.file) {
-        reason = misfit(template.file, ignored);
+        reason = template_misfit(template.file, ignored);
     }
     if (template.file && !reason) {
         template.identity = g_strdup(identity);
         set_problem(NULL);
-        ram_reset_warning_over(&of_no_use);
-        ram_reset_warning_over(&removed);
+        ram_reset_warning_over(&template.of_no_use);
+        ram_reset_warning_over(&template.removed);
         *note = template.file->note;
         return true;
     }
     ram_reset_template_close();
     if (reason) {
         set_problem(reason);
-        warn(&of_no_use, "is of no use, and will be made anew");
+        warn(&template.of_no_use, "is of no use, and will be made anew");
     } else {
         set_problem(g_strdup("there was none of this snapshot"));
     }
@@ -276,7 +191,7 @@ static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
     g_autofree uint8_t **hosts = g_new(uint8_t *, list->nr);
 
-    *reason = refusal(ignored);
+    *reason = template_refusal(ignored);
     if (*reason) {
         return false;
     }
@@ -284,7 +199,7 @@ static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
 
-        if (is_in_template(blk->rb, ignored)) {
+        if (template_has_block(blk->rb, ignored)) {
             hosts[f->blocks->len] = blk->map.host;
             template_file_add_block(f, blk->rb->idstr, blk->map.len,
                                     find_runs(blk));
@@ -319,7 +234,7 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
 
     assert(bql_locked());
     ram_reset_template_close();
-    if (!rr || is_locked()) {
+    if (!rr || !may_map()) {
         return;
     }
     set_path(rr, identity);
@@ -332,9 +247,9 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
     template_file_free(f);
     set_problem(reason);
     if (reason) {
-        warn(&not_made, "has not been made");
+        warn(&template.not_made, "has not been made");
     } else {
-        ram_reset_warning_over(&not_made);
+        ram_reset_warning_over(&template.not_made);
     }
 }
 
@@ -364,7 +279,7 @@ void ram_reset_template_remove(const char *why)
     if (rr && template.identity) {
         template_file_remove(rr->template_fd, template.identity);
         set_problem(g_strdup(why));
-        warn(&removed, "has been removed");
+        warn(&template.removed, "has been removed");
     }
     ram_reset_template_close();
 }

@@ -18,7 +18,4 @@
  */
 const TemplateFile *ram_reset_template(void);
 
-/* The number of the block called @name in @f, -1 if there is none */
-int ram_reset_template_block(const TemplateFile *f, const char *name);
-
 #endif

@@ -1,0 +1,91 @@
+/*
+ * RAM reset: why RAM is not, or cannot be made, what a template has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/rcu.h"
+#include "system/system.h"
+#include "system/ram-reset/block-list.h"
+#include "system/ram-reset/template/refusal.h"
+
+bool template_has_block(RAMBlock *rb, bool (*ignored)(RAMBlock *rb))
+{
+    return qemu_ram_is_migratable(rb) && rb->used_length &&
+           !(ignored && ignored(rb));
+}
+
+char *template_misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb))
+{
+    unsigned found = 0;
+    RAMBlock *rb;
+
+    if (f->page_size != qemu_target_page_size()) {
+        return g_strdup("its pages have another size");
+    }
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        int nr;
+
+        if (!template_has_block(rb, ignored)) {
+            continue;
+        }
+        nr = template_file_find_block(f, rb->idstr);
+        if (nr < 0 || g_array_index(f->blocks, TemplateBlock, nr).len !=
+                      rb->used_length) {
+            return g_strdup_printf("RAM block '%s' is not in it, or has "
+                                   "another size", rb->idstr);
+        }
+        found++;
+    }
+    return found == f->blocks->len
+           ? NULL : g_strdup("it has RAM that this machine has not");
+}
+
+const char *template_host_refusal(void)
+{
+    /* To map a file would then populate all that it leaves out */
+    return should_mlock(mlock_state)
+           ? "memory is locked (-overcommit mem-lock)" : NULL;
+}
+
+/*
+ * Why @blk's part of a template might not be what the snapshot has, or not
+ * make the block that, to be freed; NULL if it is and does
+ */
+static char *block_refusal(const RamResetBlock *blk)
+{
+    const char *listener = ram_reset_memory_listener();
+
+    if (memory_region_has_ram_discard_manager(blk->rb->mr)) {
+        return g_strdup("parts of it are unplugged (virtio-mem)");
+    }
+    if (ram_reset_block_is_aliased(blk->rb)) {
+        return g_strdup("another RAM block maps its file shared");
+    }
+    if (blk->map.shared && blk->map.fd >= 0 && listener) {
+        return g_strdup_printf("%s may have passed it on to a process that "
+                               "writes to it", listener);
+    }
+    return blk->map.shared ? ram_reset_block_external_writer(blk) : NULL;
+}
+
+char *template_refusal(bool (*ignored)(RAMBlock *rb))
+{
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+
+    for (unsigned i = 0; i < list->nr; i++) {
+        const RamResetBlock *blk = &list->blocks[i];
+        g_autofree char *reason = NULL;
+
+        if (template_has_block(blk->rb, ignored)) {
+            reason = block_refusal(blk);
+        }
+        if (reason) {
+            return g_strdup_printf("RAM block '%s': %s", blk->rb->idstr,
+                                   reason);
+        }
+    }
+    return NULL;
+}

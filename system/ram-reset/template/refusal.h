@@ -1,0 +1,27 @@
+/*
+ * RAM reset: why RAM is not, or cannot be made, what a template has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_TEMPLATE_REFUSAL_H
+#define RAM_RESET_TEMPLATE_REFUSAL_H
+
+#include "system/ram-reset/internal.h"
+#include "system/ram-reset/templatefile.h"
+
+/* @ignored is as for ram_reset_begin().  Reasons are to be freed, or NULL. */
+
+/* Whether a template has a block for @rb */
+bool template_has_block(RAMBlock *rb, bool (*ignored)(RAMBlock *rb));
+
+/* Why @f is not of RAM as it is laid out now */
+char *template_misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb));
+
+/* Why no template is of use in this QEMU; a static string, or NULL */
+const char *template_host_refusal(void);
+
+/* Why a template might not be what a snapshot has, or not make RAM that */
+char *template_refusal(bool (*ignored)(RAMBlock *rb));
+
+#endif
