@@ -1,27 +1,43 @@
 /*
  * ram-reset-hugefile: hugepages that outlive a load, and QEMU
  *
- * In a load, pages that may hold bytes other than zero and that the snapshot
- * does not overwrite are cleared in place.  Between runs they stay in the
- * file, which is looked after from before it is mapped until RAM is gone, see
- * hugerecord.h.
+ * In a load, QEMU clears in place what may hold bytes other than zero and is
+ * not overwritten by the snapshot.  Between runs the pages stay in the file,
+ * and what is known of them in a record, see hugerecord.h.  The record must
+ * never say that a page is clean which is not, however QEMU ends and whoever
+ * else opens the file.  So QEMU
+ *
+ * 1. locks the record, then the file, and refuses a file that another process
+ *    has open (hugefile_claim());
+ * 2. believes the record only if its checksum is right, it was written by an
+ *    orderly end since the host was started, it is of this very file, and the
+ *    file has the access time that was set then, so that nobody has mapped it:
+ *    else all pages may be dirty;
+ * 3. writes "in use, all pages dirty" before the file can be written to;
+ * 4. maps the file, takes its lock over to the new descriptor, sets another
+ *    access time, and takes all pages for dirty if somebody has closed the
+ *    file since it was claimed (hugefile_mapped());
+ * 5. clears the dirty pages before the guest runs, in a load or without one;
+ * 6. at the end holds off others by a lease, and if the access time shows that
+ *    nobody has mapped the file, nor can another QEMU run on it after a
+ *    migration, clears the pages that its own page table has or lists them as
+ *    dirty; otherwise all pages are dirty.  Only after that it writes "not in
+ *    use" (hugefile_release()).
+ *
+ * A QEMU that is killed between 3 and 6 leaves a record that is not believed.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "qemu/bitmap.h"
 #include "qemu/error-report.h"
-#include "qemu/madvise.h"
-#include "qemu/units.h"
 #include "hw/qdev-core.h"
 #include "qom/object_interfaces.h"
 #include "system/runstate.h"
-#include "system/ram-reset/block/clear.h"
 #include "hugefile.h"
 #include "hugeram.h"
-#include "system/ram-reset/prim/trusted-file.h"
+#include "system/ram-reset/hugefile/pages.h"
 #include "trace.h"
 
 /* Before any device can look at RAM when the VM starts to run */
@@ -35,114 +51,14 @@ void ram_reset_expect_load(void)
     load_expected = true;
 }
 
-static PrimMap hugefile_map(RamResetHugefile *hf, uint64_t *calls)
-{
-    PrimMap map = ram_reset_block_map(hf->rb);
-
-    map.calls = calls;
-    return map;
-}
-
-/*
- * Where there is no page table, mincore() says of pages in the file that they
- * are mapped.  So touch a page wherever one begins, or earlier.
- */
-static void make_page_tables(RamResetHugefile *hf)
-{
-    uintptr_t at = (uintptr_t)hf->rb->host;
-    uintptr_t end = at + hf->rb->used_length;
-
-    for (; at < end; at = QEMU_ALIGN_DOWN(at + GiB, GiB)) {
-        /* volatile: it is read for the page fault's sake */
-        *(volatile uint8_t *)at;
-        /* The page table stays; if this is refused one page counts as used */
-        qemu_madvise((void *)at, hf->rb->page_size, QEMU_MADV_DONTNEED);
-    }
-}
-
-/* Of pages that are not in the file nobody knows anything: they are zero */
-static void discard_holes(RamResetHugefile *hf)
-{
-    PrimMap map = hugefile_map(hf, NULL);
-    g_autofree unsigned long *old = g_steal_pointer(&hf->old);
-    g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    uint64_t from, to;
-
-    hf->old = bitmap_new(hf->record.pages);
-    prim_data_begin(it, &map, prim_backing(&map), 0, map.len);
-    while (prim_data_next(it, &from, &to)) {
-        bitmap_set(hf->old, from / map.page_size, (to - from) / map.page_size);
-    }
-    prim_data_end(it);
-    bitmap_and(hf->old, hf->old, old, hf->record.pages);
-}
-
-/*
- * Pages that may hold bytes of this run, or of earlier ones.  Our page table
- * tells of this run, if nobody else has the file mapped.
- */
-static void add_used_pieces(RamResetHugefile *hf, const RamResetBlock *blk,
-                            const PrimMap *map, bool earlier_only,
-                            GArray *pieces)
-{
-    uint64_t size = map->page_size, at, from;
-
-    for (at = 0; at < map->len; at += size) {
-        from = at;
-        while (at < map->len &&
-               ((hf->old && test_bit(at / size, hf->old)) ||
-                (!earlier_only && prim_hugepage_mapped(map, at)))) {
-            at += size;
-        }
-        ram_reset_add_pieces(blk, pieces, from, at);
-    }
-}
-
-static uint64_t clear_old(RamResetHugefile *hf)
-{
-    PrimMap map = hugefile_map(hf, NULL);
-    g_autoptr(GArray) pieces = g_array_new(false, false,
-                                           sizeof(RamResetPiece));
-    RamResetBlock blk = { 0 };
-
-    add_used_pieces(hf, &blk, &map, true, pieces);
-    g_clear_pointer(&hf->old, g_free);
-    return ram_reset_clear_pieces(map.host, pieces,
-                                  ram_reset_threads(RAM_RESET(hf)));
-}
-
-static void clear_before_start(RamResetHugefile *hf)
-{
-    int64_t before = g_get_monotonic_time();
-    uint64_t cleared = clear_old(hf);
-
-    hf->info.cleared_bytes = cleared;
-    hf->info.clear_ns = (g_get_monotonic_time() - before) * 1000;
-    trace_ram_reset_hugefile_start(hf->path, cleared);
-}
-
 static void hugefile_vm_state(void *opaque, bool running, RunState state)
 {
     RamResetHugefile *hf = opaque;
 
     /* The load that was expected has left this block alone */
     if (running && hf->rb && hf->old) {
-        clear_before_start(hf);
+        hugefile_clear_old(hf);
     }
-}
-
-/*
- * Whether our page table has all that is written to the file: nobody else
- * maps it, no device gets at it by other ways, and mincore() tells the truth,
- * which it does to the owner of the file.
- */
-static bool nobody_else_maps(RamResetHugefile *hf)
-{
-    struct stat st;
-
-    return hf->watched && !ram_block_discard_is_disabled() &&
-           fstat(hf->rb->fd, &st) == 0 && trusted_file_is_ours(&st) &&
-           hugeram_access_time(&st) == hf->record.access_time;
 }
 
 static bool hugefile_supports(RamReset *rr, const RamResetBlock *blk,
@@ -158,47 +74,8 @@ static bool hugefile_supports(RamReset *rr, const RamResetBlock *blk,
 static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
                          uint64_t start, uint64_t len)
 {
-    RamResetHugefile *hf = RAM_RESET_HUGEFILE(rr);
-    g_autoptr(GArray) pieces = NULL;
-
-    ++*blk->map.calls;      /* by nobody_else_maps() */
-    if (!nobody_else_maps(hf) || start || len != blk->map.len) {
-        /* Looks at the file, too, where our page table has nothing */
-        g_clear_pointer(&hf->old, g_free);
-        ram_reset_clear_in_place(blk, start, len, ram_reset_threads(rr));
-        return 0;
-    }
-    pieces = g_array_new(false, false, sizeof(RamResetPiece));
-    add_used_pieces(hf, blk, &blk->map, false, pieces);
-    g_clear_pointer(&hf->old, g_free);
-    ram_reset_clear_block(blk, pieces, ram_reset_threads(rr));
+    hugefile_zero_pages(RAM_RESET_HUGEFILE(rr), blk, start, len);
     return 0;
-}
-
-/* Clear what this run has used, or note it down */
-static void clean_up(RamResetHugefile *hf)
-{
-    HugeRecord *rec = &hf->record;
-    PrimMap map = hugefile_map(hf, NULL);
-    g_autoptr(GArray) pieces = g_array_new(false, false,
-                                           sizeof(RamResetPiece));
-    RamResetBlock blk = { 0 };
-
-    memset(rec->dirty, false, rec->pages);
-    add_used_pieces(hf, &blk, &map, false, pieces);
-    if (hf->unlink == RAM_RESET_UNLINK_NEVER && hf->clear_on_exit) {
-        ram_reset_clear_pieces(map.host, pieces,
-                               ram_reset_threads(RAM_RESET(hf)));
-        return;
-    }
-    for (unsigned i = 0; i < pieces->len; i++) {
-        RamResetPiece *p = &g_array_index(pieces, RamResetPiece, i);
-
-        for (uint64_t at = p->start; at < p->start + p->len;
-             at += map.page_size) {
-            rec->dirty[at / map.page_size] = true;
-        }
-    }
 }
 
 /*
@@ -209,10 +86,11 @@ static void hugefile_release(RamResetHugefile *hf)
 {
     HugeRecord *rec = &hf->record;
     bool ours = !runstate_check(RUN_STATE_POSTMIGRATE) &&
-                hugeram_is_ours_alone(hf->rb->fd, true) && nobody_else_maps(hf);
+                hugeram_is_ours_alone(hf->rb->fd, true) &&
+                hugefile_nobody_else_maps(hf);
 
     if (ours) {
-        clean_up(hf);
+        hugefile_clean_up(hf);
     } else if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
         warn_report("%s '%s': '%s' is left as it is, since others may use it; "
                     "the next start clears all of it", TYPE_RAM_RESET_HUGEFILE,
@@ -249,15 +127,11 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
     }
 }
 
-/* The file has been mapped, and nobody has looked at it yet */
-static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
-                            Error **errp)
+/* From the descriptor that has claimed the file to the one that QEMU maps */
+static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
 {
-    bool closed;
-    char *reason;
+    char *reason = hugeram_take_over(hf->claim_fd, fd, hf->path);
 
-    reason = hugeram_take_over(hf->claim_fd, backend->mr.ram_block->fd,
-                               hf->path);
     hf->claim_fd = -1;
     if (!reason && hf->unlink == RAM_RESET_UNLINK_ALWAYS &&
         unlink(hf->path) < 0) {
@@ -267,8 +141,35 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
         hugefile_error(hf, hf->path, reason, errp);
         return false;
     }
-    hf->rb = backend->mr.ram_block;
-    hf->watched = hugeram_watch(hf->rb->fd, &hf->record.access_time);
+    return true;
+}
+
+static void warn_of_kept_file(RamResetHugefile *hf)
+{
+    if (!hf->watched) {
+        warn_report("%s '%s': it cannot be told who maps '%s' (mounted with "
+                    "noatime, or open elsewhere): all of it is cleared at "
+                    "each start", TYPE_RAM_RESET_HUGEFILE,
+                    ram_reset_id(RAM_RESET(hf)), hf->path);
+    }
+    warn_report("%s '%s': unlink=never: '%s' keeps its hugepages, and what "
+                "the guest had in them if QEMU is killed, until somebody "
+                "removes it", TYPE_RAM_RESET_HUGEFILE,
+                ram_reset_id(RAM_RESET(hf)), hf->path);
+}
+
+/* The file has been mapped, and nobody has looked at it yet */
+static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
+                            Error **errp)
+{
+    RAMBlock *rb = backend->mr.ram_block;
+    bool closed;
+
+    if (!take_over(hf, rb->fd, errp)) {
+        return false;
+    }
+    hf->rb = rb;
+    hf->watched = hugeram_watch(rb->fd, &hf->record.access_time);
     /* Not before: what the one does not see any more the other does */
     closed = hf->notice < 0 || hugeram_was_closed(hf->notice);
     hf->notice = -1;
@@ -276,33 +177,13 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
     ram_block_notifier_add(&hf->notifier);
     hf->vm_state = qemu_add_vm_change_state_handler_prio(hugefile_vm_state, hf,
                                                          VM_STATE_PRIORITY);
-    if (hf->unlink == RAM_RESET_UNLINK_NEVER && !hf->watched) {
-        warn_report("%s '%s': it cannot be told who maps '%s' (mounted with "
-                    "noatime, or open elsewhere): all of it is cleared at "
-                    "each start", TYPE_RAM_RESET_HUGEFILE,
-                    ram_reset_id(RAM_RESET(hf)), hf->path);
-    }
     if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
-        warn_report("%s '%s': unlink=never: '%s' keeps its hugepages, and what "
-                    "the guest had in them if QEMU is killed, until somebody "
-                    "removes it", TYPE_RAM_RESET_HUGEFILE,
-                    ram_reset_id(RAM_RESET(hf)), hf->path);
+        warn_of_kept_file(hf);
     }
-    if (closed) {
-        /* Somebody has had the file since it was looked at */
-        g_free(hf->old);
-        hf->old = bitmap_new(hf->record.pages);
-        bitmap_set(hf->old, 0, hf->record.pages);
-    }
-    if (hf->info.reused_pages) {
-        make_page_tables(hf);
-    }
-    if (hf->old) {
-        discard_holes(hf);
-        hf->info.dirty_pages = bitmap_count_one(hf->old, hf->record.pages);
-        if (!load_expected || phase_check(PHASE_MACHINE_READY)) {
-            clear_before_start(hf);
-        }
+    /* All pages, if somebody has had the file since it was looked at */
+    hugefile_find_old(hf, closed);
+    if (hf->old && (!load_expected || phase_check(PHASE_MACHINE_READY))) {
+        hugefile_clear_old(hf);
     }
     return true;
 }
