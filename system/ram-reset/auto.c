@@ -14,6 +14,7 @@
 #include "system/ram-reset/measure/memory.h"
 #include "system/ram-reset/reset.h"
 #include "trace.h"
+#include "system/ram-reset/report.h"
 
 OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
 
@@ -139,9 +140,8 @@ static bool auto_check(RamReset *rr, Error **errp)
     }
     reason = costs_read(ra->costs_file, &ra->costs);
     if (reason) {
-        error_setg(errp, "%s '%s': cannot use costs '%s': %s",
-                   TYPE_RAM_RESET_AUTO, ram_reset_id(rr), ra->costs_file,
-                   reason);
+        ram_reset_error(rr, errp, "cannot use costs '%s': %s", ra->costs_file,
+                        reason);
         return false;
     }
     ra->ready = true;

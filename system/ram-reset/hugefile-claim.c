@@ -7,19 +7,18 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
-#include "qemu/error-report.h"
 #include "qemu/mmap-alloc.h"
 #include "qemu/rcu.h"
 #include "hugefile.h"
 #include "hugeram.h"
 #include "system/ram-reset/prim/trusted-file.h"
+#include "system/ram-reset/report.h"
 
 void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                     Error **errp)
 {
-    error_setg(errp, "%s '%s': cannot use '%s' for memory backend '%s': %s",
-               TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)), path,
-               RAM_RESET(hf)->memdev, reason);
+    ram_reset_error(RAM_RESET(hf), errp, "cannot use '%s' for memory backend "
+                    "'%s': %s", path, RAM_RESET(hf)->memdev, reason);
     g_free(reason);
 }
 
@@ -80,8 +79,7 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
         hf->info.state = hf->state ? g_strdup(hf->state)
                                    : default_state(hf->path, errp);
         if (!hf->info.state) {
-            error_prepend(errp, "%s '%s': ", TYPE_RAM_RESET_HUGEFILE,
-                          ram_reset_id(RAM_RESET(hf)));
+            ram_reset_error_prepend(RAM_RESET(hf), errp);
             return false;
         }
     }
@@ -136,9 +134,8 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
     } else if (hugerecord_read(hf->state_fd, &rec, &reason)) {
         reason = distrust(&rec, st, page_size);
     } else if (reason) {
-        warn_report("%s '%s': '%s' is damaged: %s; all of '%s' is cleared",
-                    TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
-                    hf->info.state, reason, hf->path);
+        ram_reset_warn(RAM_RESET(hf), "'%s' is damaged: %s; all of '%s' is "
+                       "cleared", hf->info.state, reason, hf->path);
     } else {
         reason = g_strdup("there is no record of it");
     }
@@ -347,10 +344,9 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
         hf->reclaiming = false;
     }
     if (hf->rb) {
-        error_setg(errp, "%s '%s': the memory of the memory backend that was "
-                   "called '%s' before is still being removed; try again",
-                   TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
-                   RAM_RESET(hf)->memdev);
+        ram_reset_error(RAM_RESET(hf), errp, "the memory of the memory backend "
+                        "that was called '%s' before is still being removed; "
+                        "try again", RAM_RESET(hf)->memdev);
         return false;
     }
     reason = backend_refusal(backend);

@@ -38,6 +38,7 @@
 #include "hugefile.h"
 #include "hugeram.h"
 #include "system/ram-reset/hugefile/pages.h"
+#include "system/ram-reset/report.h"
 #include "trace.h"
 
 /* Before any device can look at RAM when the VM starts to run */
@@ -147,15 +148,13 @@ static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
 static void warn_of_kept_file(RamResetHugefile *hf)
 {
     if (!hf->watched) {
-        warn_report("%s '%s': it cannot be told who maps '%s' (mounted with "
-                    "noatime, or open elsewhere): all of it is cleared at "
-                    "each start", TYPE_RAM_RESET_HUGEFILE,
-                    ram_reset_id(RAM_RESET(hf)), hf->path);
+        ram_reset_warn(RAM_RESET(hf), "it cannot be told who maps '%s' "
+                       "(mounted with noatime, or open elsewhere): all of it "
+                       "is cleared at each start", hf->path);
     }
-    warn_report("%s '%s': unlink=never: '%s' keeps its hugepages, and what "
-                "the guest had in them if QEMU is killed, until somebody "
-                "removes it", TYPE_RAM_RESET_HUGEFILE,
-                ram_reset_id(RAM_RESET(hf)), hf->path);
+    ram_reset_warn(RAM_RESET(hf), "unlink=never: '%s' keeps its hugepages, and "
+                   "what the guest had in them if QEMU is killed, until "
+                   "somebody removes it", hf->path);
 }
 
 /* The file has been mapped, and nobody has looked at it yet */
@@ -218,16 +217,15 @@ static bool hugefile_check(RamReset *rr, Error **errp)
     Object *obj;
 
     if (!rr->memdev) {
-        error_setg(errp, "%s '%s': property 'memdev' is missing: one object "
-                   "serves one memory backend", TYPE_RAM_RESET_HUGEFILE,
-                   ram_reset_id(rr));
+        ram_reset_error(rr, errp, "property 'memdev' is missing: one object "
+                        "serves one memory backend");
         return false;
     }
     obj = object_resolve_path_component(object_get_objects_root(), rr->memdev);
     if (obj && !RAM_RESET_HUGEFILE(rr)->rb) {
-        error_setg(errp, "%s '%s': memory backend '%s' has been made without "
-                   "it; create the %s object first", TYPE_RAM_RESET_HUGEFILE,
-                   ram_reset_id(rr), rr->memdev, TYPE_RAM_RESET_HUGEFILE);
+        ram_reset_error(rr, errp, "memory backend '%s' has been made without "
+                        "it; create the %s object first", rr->memdev,
+                        TYPE_RAM_RESET_HUGEFILE);
         return false;
     }
     return true;

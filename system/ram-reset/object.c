@@ -13,6 +13,7 @@
 #include "system/system.h"
 #include "internal.h"
 #include "system/ram-reset/prim/trusted-file.h"
+#include "system/ram-reset/report.h"
 
 #define MAX_THREADS 64
 
@@ -72,8 +73,7 @@ static bool check_memdev(RamReset *rr, Error **errp)
     ERRP_GUARD();
 
     if (rr->memdev && !ram_reset_check_memdev(rr->memdev, errp)) {
-        error_prepend(errp, "%s '%s': ", object_get_typename(OBJECT(rr)),
-                      ram_reset_id(rr));
+        ram_reset_error_prepend(rr, errp);
         return false;
     }
     return true;
@@ -98,9 +98,8 @@ static bool open_template_dir(RamReset *rr, Error **errp)
     if (!reason) {
         return true;
     }
-    error_setg(errp, "%s '%s': template-dir '%s' cannot be used: %s",
-               object_get_typename(OBJECT(rr)), ram_reset_id(rr),
-               rr->template_dir, reason);
+    ram_reset_error(rr, errp, "template-dir '%s' cannot be used: %s",
+                    rr->template_dir, reason);
     error_append_hint(errp, "Make a directory that belongs to the user that "
                       "QEMU runs as, with mode 0700.\n");
     if (rr->template_fd >= 0) {

@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qapi/util.h"
-#include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block-list.h"
@@ -16,6 +15,7 @@
 #include "internal.h"
 #include "mapped.h"
 #include "trace.h"
+#include "system/ram-reset/report.h"
 
 /* What query-ram-reset has for clearing in place, whoever asks for that */
 #define IN_PLACE "memset"
@@ -118,11 +118,10 @@ void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret)
 
     if (!rr->warned) {
         rr->warned = true;
-        warn_report("%s '%s': could not reset RAM block '%s' by %s: %s; "
-                    "clearing it in place (later ones are only counted, "
-                    "see query-ram-reset)",
-                    object_get_typename(OBJECT(rr)), ram_reset_id(rr),
-                    blk->info->name, failed, strerror(-ret));
+        ram_reset_warn(rr, "could not reset RAM block '%s' by %s: %s; "
+                       "clearing it in place (later ones are only counted, "
+                       "see query-ram-reset)", blk->info->name, failed,
+                       strerror(-ret));
     }
     trace_ram_reset_fallback(blk->info->name, failed, ret);
     reset.fallbacks++;
