@@ -1,0 +1,50 @@
+/*
+ * Files that are opened, refused, and used by other processes
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_TEST_FILES_H
+#define RAM_RESET_TEST_FILES_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Frees @reason, which must have @part in it */
+void assert_reason(char *reason, const char *part);
+
+/* A process that does @act with @path, and lives until it is killed */
+pid_t child(void (*act)(const char *path), const char *path);
+
+/* Kill it */
+void end(pid_t pid);
+
+/* Returns a reason, and then @fd is -1; or NULL */
+typedef char *Open(const char *path, int *fd);
+
+void assert_open_refused(Open *open, const char *path, const char *part);
+
+/* A descriptor, as there is nothing to refuse */
+int opened(Open *open, const char *path);
+
+/*
+ * What is no regular file is refused.  @link_dir: where symbolic links can be,
+ * other than on hugetlbfs; @fifo: what is said of one
+ */
+void check_kinds(Open *open, const char *path, const char *link_dir,
+                 const char *fifo);
+
+/* It has @size bytes, is for this user alone, and closed by exec() */
+void check_new_file(int fd, off_t size);
+
+/* How large this process may make files */
+void limit_files(uint64_t bytes);
+
+typedef void PathTest(const char *path);
+
+/* @test with the path of a file in @in, which it may make */
+void run_with_file(const char *in, PathTest *test);
+
+#endif
