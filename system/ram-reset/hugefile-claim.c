@@ -119,7 +119,7 @@ static char *distrust(const HugeRecord *rec, const struct stat *st,
     return NULL;
 }
 
-/* Fill in @hf->old for the file that is kept; pages may not be there */
+/* Fill in @hf->old for the file that is left over; it may have holes */
 static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
                            uint64_t page_size)
 {

@@ -108,7 +108,7 @@ static void hugefile_release(RamResetHugefile *hf)
 static void hugefile_let_go(RamResetHugefile *hf)
 {
     if (hf->rb) {
-        /* First of all: the notifier is told of each block when it goes */
+        /* First of all: to remove the notifier notifies it of each block */
         hf->rb = NULL;
         ram_block_notifier_remove(&hf->notifier);
         qemu_del_vm_change_state_handler(hf->vm_state);

@@ -18,7 +18,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetHugefile, RAM_RESET_HUGEFILE)
  * RamResetHugefile: one file
  *
  * @state: path of the file with the record; NULL for the default
- * @state_fd: that file, locked; -1 if RAM has not been claimed
+ * @state_fd: that file, locked; -1 if no file has been claimed
  * @id: the object's, which has none any more when it is finalized
  * @path: of the RAM file
  * @claim_fd: the RAM file, locked, until QEMU has mapped it; then -1

@@ -206,7 +206,8 @@ static void compare(RamResetBlock *blk, RamCopy *t)
 {
     RamCopyCounts counts = { 0 };
     bool all = ram_reset_block_is_rom(blk->rb) || is_small(blk->rb);
-    g_autofree unsigned long *present = all ? NULL : ram_reset_find_present(blk);
+    g_autofree unsigned long *present =
+        all ? NULL : ram_reset_find_present(blk);
 
     ram_copy_compare(t, blk->map.host, present, 0, ram_copy_words(t), &counts);
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
