@@ -14,6 +14,13 @@
 #include "ram-reset-identity.h"
 #include "ram-reset-layout.h"
 
+static bool is_ignored(RAMBlock *rb, void *opaque)
+{
+    return migrate_ram_is_ignored(rb);
+}
+
+const RamResetIgnored ram_reset_migrate_ignored = { .func = is_ignored };
+
 static bool compare_configuration(const RamResetSummary *summary, Error **errp)
 {
     ERRP_GUARD();

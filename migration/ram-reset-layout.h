@@ -8,6 +8,10 @@
 #define MIGRATION_RAM_RESET_LAYOUT_H
 
 #include "block/snapshot.h"
+#include "system/ram-reset-load.h"
+
+/* Blocks that are not part of any snapshot, see migrate_ram_is_ignored() */
+extern const RamResetIgnored ram_reset_migrate_ignored;
 
 /**
  * ram_reset_check_layout: whether @sn is of this machine and RAM layout

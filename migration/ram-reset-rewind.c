@@ -11,6 +11,7 @@
 #include "migration/misc.h"
 #include "options.h"
 #include "ram-reset-identity.h"
+#include "ram-reset-layout.h"
 #include "ram-reset-rewind.h"
 
 /* How many baselines in a row may be wasted, that is, never rewound to */
@@ -96,7 +97,7 @@ static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                           int64_t ram_end, bool loaded)
 {
     watch_migration();
-    if (!ram_reset_take_baseline(migrate_ram_is_ignored, loaded)) {
+    if (!ram_reset_take_baseline(&ram_reset_migrate_ignored, loaded)) {
         return;
     }
     if (ram_end <= 0) {

@@ -18,6 +18,7 @@
 #include "qemu-file.h"
 #include "ram-reset-identity.h"
 #include "ram-reset-replace.h"
+#include "ram-reset-layout.h"
 #include "ram-reset-rewind.h"
 
 /* RAM_SAVE_FLAG_EOS */
@@ -85,7 +86,7 @@ static void make_template_and_baseline(BlockDriverState *bs, const char *name)
     identity = ram_reset_template_identity(bs, &sn);
     if (identity && saved_ram_end > 0) {
         ram_reset_template_make(identity, saved_ram_end, false,
-                                migrate_ram_is_ignored);
+                                &ram_reset_migrate_ignored);
     }
     if (ram_reset_rewind_wanted()) {
         ram_reset_baseline_of_save(bs, &sn, saved_ram_end);

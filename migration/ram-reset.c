@@ -19,6 +19,7 @@
 #include "savevm.h"
 #include "ram-reset-check.h"
 #include "ram-reset-identity.h"
+#include "ram-reset-layout.h"
 #include "ram-reset-query.h"
 #include "ram-reset-rewind.h"
 #include "ram-reset-sections.h"
@@ -118,11 +119,11 @@ static bool begin_template(void)
 
     s->identity = ram_reset_template_identity(load.bs, &load.sn);
     if (!s->identity ||
-        !ram_reset_template_find(s->identity, migrate_ram_is_ignored,
+        !ram_reset_template_find(s->identity, &ram_reset_migrate_ignored,
                                  &s->ram_end)) {
         return false;
     }
-    s->from_template = ram_reset_template_load(migrate_ram_is_ignored);
+    s->from_template = ram_reset_template_load(&ram_reset_migrate_ignored);
     if (!s->from_template) {
         s->ram_end = 0;
         ram_reset_template_remove("it cannot be mapped");
@@ -135,7 +136,7 @@ static void begin_whole_load(void)
     ram_reset_template_close();
     if (!ram_reset_templates_wanted() || !begin_template()) {
         /* For pages of a mapped-ram snapshot, QEMU calls no hook of ours */
-        ram_reset_begin(migrate_ram_is_ignored, !migrate_mapped_ram(),
+        ram_reset_begin(&ram_reset_migrate_ignored, !migrate_mapped_ram(),
                         load.sn.vm_state_size);
     }
 }
@@ -220,7 +221,7 @@ static void make_template_and_baseline(void)
 
     if (!s->from_template && s->identity && ram_end > 0) {
         ram_reset_template_make(s->identity, ram_end, true,
-                                migrate_ram_is_ignored);
+                                &ram_reset_migrate_ignored);
     }
     if (ram_reset_rewind_wanted()) {
         ram_reset_baseline_of_load(load.bs, &load.sn, ram_end);

@@ -7,8 +7,7 @@
 #ifndef SYSTEM_RAM_RESET_REWIND_H
 #define SYSTEM_RAM_RESET_REWIND_H
 
-#include "qapi/qapi-types-ram-reset.h"
-#include "system/ram-reset.h"
+#include "system/ram-reset-load.h"
 
 /*
  * For objects with rewind=on.  Whoever knows that RAM is what a snapshot has
@@ -46,7 +45,7 @@ bool ram_reset_rewind_wanted(void);
  * Returns: false if no object wants it, or if it is impossible, which is warned
  *     of once
  */
-bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded);
+bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded);
 
 /**
  * ram_reset_forget_baseline: RAM must not be rewound any more

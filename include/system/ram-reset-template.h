@@ -7,8 +7,7 @@
 #ifndef SYSTEM_RAM_RESET_TEMPLATE_H
 #define SYSTEM_RAM_RESET_TEMPLATE_H
 
-#include "qapi/qapi-types-ram-reset.h"
-#include "system/ram-reset.h"
+#include "system/ram-reset-load.h"
 
 /*
  * For objects with template-dir=: a template is a file that has RAM as a
@@ -34,7 +33,7 @@ bool ram_reset_templates_wanted(void);
  *     if it is damaged or of other RAM that is warned of
  */
 bool ram_reset_template_find(const char *identity,
-                             bool (*ignored)(RAMBlock *rb), int64_t *note);
+                             const RamResetIgnored *ignored, int64_t *note);
 
 /**
  * ram_reset_template_load: make RAM what the template has that was found
@@ -44,7 +43,7 @@ bool ram_reset_template_find(const char *identity,
  * Returns: false if RAM has to be loaded all the same, which may go on as
  *     after ram_reset_begin()
  */
-bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
+bool ram_reset_template_load(const RamResetIgnored *ignored);
 
 /**
  * ram_reset_template_make: write a template of what RAM has now
@@ -58,7 +57,7 @@ bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb));
  * ram_reset_take_baseline() takes afterwards is this file.
  */
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
-                             bool (*ignored)(RAMBlock *rb));
+                             const RamResetIgnored *ignored);
 
 /**
  * ram_reset_has_template: whether RAM is what a template has, loaded or made

@@ -12,7 +12,6 @@
 #include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/measure/memory.h"
-#include "system/ram-reset/reset.h"
 #include "trace.h"
 #include "system/ram-reset/report.h"
 

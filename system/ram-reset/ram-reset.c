@@ -214,7 +214,7 @@ static void begin_block(RamResetBlock *blk, bool all_notified)
 }
 
 /* Fresh memory is as quick as anything that could be done to a mapping */
-static void unmap_all(bool (*ignored)(RAMBlock *rb))
+static void unmap_all(const RamResetIgnored *ignored)
 {
     g_autoptr(RamResetBlockList) list = NULL;
 
@@ -223,13 +223,13 @@ static void unmap_all(bool (*ignored)(RAMBlock *rb))
     }
     list = ram_reset_list_blocks();
     for (unsigned i = 0; i < list->nr; i++) {
-        if (!ignored || !ignored(list->blocks[i].rb)) {
+        if (!ram_reset_is_ignored(ignored, list->blocks[i].rb)) {
             ram_reset_unmap(&list->blocks[i]);
         }
     }
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
+void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
                      uint64_t expected)
 {
     double all;
@@ -244,7 +244,7 @@ void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
     for (unsigned i = 0; i < reset.list->nr; i++) {
         RamResetBlock *blk = &reset.list->blocks[i];
 
-        plan_block(blk, ignored && ignored(blk->rb),
+        plan_block(blk, ram_reset_is_ignored(ignored, blk->rb),
                    blk->map.len / all * expected);
     }
     ram_reset_running = true;

@@ -264,7 +264,7 @@ static char *unseen_writes(void)
                       "may write to it unseen" : NULL);
 }
 
-static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
+static bool keep_all(const RamResetIgnored *ignored, bool loaded, Error **errp)
 {
     g_autofree char *unseen = unseen_writes();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
@@ -289,7 +289,7 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
         const RamResetBlock *blk = &list->blocks[i];
 
         if (!baseline_add(rewind_state.blocks, blk, ram_reset_template(),
-                          ignored && ignored(blk->rb), size_limit(),
+                          ram_reset_is_ignored(ignored, blk->rb), size_limit(),
                           &rewind_state.size, errp)) {
             return false;
         }
@@ -301,7 +301,7 @@ static bool keep_all(bool (*ignored)(RAMBlock *rb), bool loaded, Error **errp)
     return true;
 }
 
-bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded)
+bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
 {
     Error *err = NULL;
     int64_t before = get_clock();

@@ -41,7 +41,7 @@ bool ram_reset_covers(RAMBlock *rb)
     return false;
 }
 
-void ram_reset_begin(bool (*ignored)(RAMBlock *rb), bool all_notified,
+void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
                      uint64_t expected)
 {
 }
@@ -100,7 +100,7 @@ bool ram_reset_rewind_wanted(void)
     return false;
 }
 
-bool ram_reset_take_baseline(bool (*ignored)(RAMBlock *rb), bool loaded)
+bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
 {
     return false;
 }
@@ -164,18 +164,18 @@ bool ram_reset_templates_wanted(void)
 }
 
 bool ram_reset_template_find(const char *identity,
-                             bool (*ignored)(RAMBlock *rb), int64_t *note)
+                             const RamResetIgnored *ignored, int64_t *note)
 {
     return false;
 }
 
-bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb))
+bool ram_reset_template_load(const RamResetIgnored *ignored)
 {
     return false;
 }
 
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
-                             bool (*ignored)(RAMBlock *rb))
+                             const RamResetIgnored *ignored)
 {
 }
 

@@ -37,15 +37,17 @@ typedef struct Done {
     int ret;                    /* -errno if that has failed */
 } Done;
 
-static struct {
-    GArray *blocks;             /* of Done; only while a load begins */
-    bool (*ignored)(RAMBlock *rb);
-} load;
+/* @done: an array of Done */
+typedef struct Load {
+    const TemplateFile *file;
+    const RamResetIgnored *ignored;
+    GArray *done;
+} Load;
 
-static Done *find(RAMBlock *rb)
+static Done *find(const Load *load, RAMBlock *rb)
 {
-    for (unsigned i = 0; i < load.blocks->len; i++) {
-        Done *done = &g_array_index(load.blocks, Done, i);
+    for (unsigned i = 0; i < load->done->len; i++) {
+        Done *done = &g_array_index(load->done, Done, i);
 
         if (done->rb == rb) {
             return done;
@@ -54,21 +56,19 @@ static Done *find(RAMBlock *rb)
     return NULL;
 }
 
-static bool is_ignored(RAMBlock *rb)
-{
-    return load.ignored && load.ignored(rb);
-}
-
 static bool is_small(RAMBlock *rb)
 {
     return rb->used_length <= SMALL;
 }
 
-static bool is_left_out(RAMBlock *rb)
+/* What is not to be made zero: it is mapped, or compared */
+static bool is_left_out(RAMBlock *rb, void *opaque)
 {
-    Done *done = find(rb);
+    const Load *load = opaque;
+    Done *done = find(load, rb);
 
-    return is_ignored(rb) || is_small(rb) || (done && done->info);
+    return ram_reset_is_ignored(load->ignored, rb) || is_small(rb) ||
+           (done && done->info);
 }
 
 static RamResetOverlay overlay_of(const TemplateFile *f, int nr)
@@ -81,9 +81,10 @@ static RamResetOverlay overlay_of(const TemplateFile *f, int nr)
     };
 }
 
-static void map_blocks(const TemplateFile *f)
+static void map_blocks(Load *load)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+    const TemplateFile *f = load->file;
 
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
@@ -91,7 +92,8 @@ static void map_blocks(const TemplateFile *f)
         int64_t before = get_clock();
         RamResetOverlay from;
 
-        if (!blk->map.len || is_ignored(blk->rb) || is_small(blk->rb)) {
+        if (!blk->map.len || is_small(blk->rb) ||
+            ram_reset_is_ignored(load->ignored, blk->rb)) {
             continue;
         }
         from = overlay_of(f, template_file_find_block(f, blk->rb->idstr));
@@ -106,7 +108,7 @@ static void map_blocks(const TemplateFile *f)
         } else if (!done.refusal) {
             done.refusal = g_strdup("the host has refused to");
         }
-        g_array_append_val(load.blocks, done);
+        g_array_append_val(load->done, done);
     }
 }
 
@@ -237,10 +239,11 @@ static void describe_mapped(RamResetBlock *blk, const Done *done,
 }
 
 /* False if the template cannot be read */
-static bool load_block(RamResetBlock *blk, const TemplateFile *f)
+static bool load_block(const Load *load, RamResetBlock *blk)
 {
+    const TemplateFile *f = load->file;
     int nr = template_file_find_block(f, blk->rb->idstr);
-    Done *done = find(blk->rb);
+    Done *done = find(load, blk->rb);
     const GArray *runs;
     RamCopy *t;
 
@@ -270,8 +273,9 @@ static bool load_block(RamResetBlock *blk, const TemplateFile *f)
     return true;
 }
 
-static bool load_blocks(const TemplateFile *f)
+static bool load_blocks(const Load *load)
 {
+    const TemplateFile *f = load->file;
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
     for (unsigned i = 0; i < list->nr; i++) {
@@ -287,7 +291,8 @@ static bool load_blocks(const TemplateFile *f)
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
 
-        if (blk->map.len && !is_ignored(blk->rb) && !load_block(blk, f)) {
+        if (blk->map.len && !ram_reset_is_ignored(load->ignored, blk->rb) &&
+            !load_block(load, blk)) {
             return false;
         }
     }
@@ -302,18 +307,18 @@ static void clear_done(void *opaque)
     g_free(done->refusal);
 }
 
-bool ram_reset_template_load(bool (*ignored)(RAMBlock *rb))
+bool ram_reset_template_load(const RamResetIgnored *ignored)
 {
-    const TemplateFile *f = ram_reset_template();
+    Load load = { .file = ram_reset_template(), .ignored = ignored };
+    RamResetIgnored left_out = { .func = is_left_out, .opaque = &load };
     bool ok;
 
-    assert(bql_locked() && f);
-    load.ignored = ignored;
-    load.blocks = g_array_new(false, true, sizeof(Done));
-    g_array_set_clear_func(load.blocks, clear_done);
-    map_blocks(f);
-    ram_reset_begin(is_left_out, true, template_file_content(f));
-    ok = load_blocks(f);
-    g_clear_pointer(&load.blocks, g_array_unref);
+    assert(bql_locked() && load.file);
+    load.done = g_array_new(false, true, sizeof(Done));
+    g_array_set_clear_func(load.done, clear_done);
+    map_blocks(&load);
+    ram_reset_begin(&left_out, true, template_file_content(load.file));
+    ok = load_blocks(&load);
+    g_array_unref(load.done);
     return ok;
 }

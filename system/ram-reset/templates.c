@@ -113,7 +113,7 @@ static void set_path(RamReset *rr, const char *identity)
 }
 
 bool ram_reset_template_find(const char *identity,
-                             bool (*ignored)(RAMBlock *rb), int64_t *note)
+                             const RamResetIgnored *ignored, int64_t *note)
 {
     RamReset *rr = ram_reset_template_object();
     char *reason = NULL;
@@ -186,7 +186,7 @@ static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
 }
 
 static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
-                           bool (*ignored)(RAMBlock *rb), char **reason)
+                           const RamResetIgnored *ignored, char **reason)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
     g_autofree uint8_t **hosts = g_new(uint8_t *, list->nr);
@@ -225,7 +225,7 @@ static void take_made(RamReset *rr, const char *identity, bool loaded,
 }
 
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
-                             bool (*ignored)(RAMBlock *rb))
+                             const RamResetIgnored *ignored)
 {
     RamReset *rr = ram_reset_template_object();
     int64_t before = get_clock();

@@ -7,16 +7,17 @@
 #include "qemu/osdep.h"
 #include "qemu/rcu.h"
 #include "system/system.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/template/refusal.h"
 
-bool template_has_block(RAMBlock *rb, bool (*ignored)(RAMBlock *rb))
+bool template_has_block(RAMBlock *rb, const RamResetIgnored *ignored)
 {
     return qemu_ram_is_migratable(rb) && rb->used_length &&
-           !(ignored && ignored(rb));
+           !ram_reset_is_ignored(ignored, rb);
 }
 
-char *template_misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb))
+char *template_misfit(const TemplateFile *f, const RamResetIgnored *ignored)
 {
     unsigned found = 0;
     RAMBlock *rb;
@@ -71,7 +72,7 @@ static char *block_refusal(const RamResetBlock *blk)
     return blk->map.shared ? ram_reset_block_external_writer(blk) : NULL;
 }
 
-char *template_refusal(bool (*ignored)(RAMBlock *rb))
+char *template_refusal(const RamResetIgnored *ignored)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 

@@ -7,21 +7,22 @@
 #ifndef RAM_RESET_TEMPLATE_REFUSAL_H
 #define RAM_RESET_TEMPLATE_REFUSAL_H
 
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/internal.h"
 #include "system/ram-reset/templatefile.h"
 
 /* @ignored is as for ram_reset_begin().  Reasons are to be freed, or NULL. */
 
 /* Whether a template has a block for @rb */
-bool template_has_block(RAMBlock *rb, bool (*ignored)(RAMBlock *rb));
+bool template_has_block(RAMBlock *rb, const RamResetIgnored *ignored);
 
 /* Why @f is not of RAM as it is laid out now */
-char *template_misfit(const TemplateFile *f, bool (*ignored)(RAMBlock *rb));
+char *template_misfit(const TemplateFile *f, const RamResetIgnored *ignored);
 
 /* Why no template is of use in this QEMU; a static string, or NULL */
 const char *template_host_refusal(void);
 
 /* Why a template might not be what a snapshot has, or not make RAM that */
-char *template_refusal(bool (*ignored)(RAMBlock *rb));
+char *template_refusal(const RamResetIgnored *ignored);
 
 #endif
