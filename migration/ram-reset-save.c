@@ -45,7 +45,7 @@ void ram_reset_save_sync(void)
 {
     bool savevm = qemu_get_thread_id() == getpid();
 
-    qatomic_set(&ram_reset_dirty_bits_taken, true);
+    qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
     if (savevm) {
         assert(bql_locked() && !runstate_is_running());
         qemu_thread_get_self(&saver);

@@ -95,7 +95,7 @@ void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags);
 static inline void ram_reset_load_page(RAMBlock *rb, ram_addr_t offset,
                                        int flags)
 {
-    if (unlikely(ram_reset_running)) {
+    if (unlikely(ram_reset_flags.running)) {
         ram_reset_do_load_page(rb, offset, flags);
     }
 }
@@ -113,7 +113,7 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr);
  */
 static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
-    if (unlikely(ram_reset_running)) {
+    if (unlikely(ram_reset_flags.running)) {
         ram_reset_do_load_zeros(f, addr);
     }
 }

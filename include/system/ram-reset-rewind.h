@@ -79,9 +79,6 @@ const char *ram_reset_rewind_blocker(void);
  */
 void ram_reset_rewind(void);
 
-/* Set when somebody clears bits of the dirty log that are ours, any thread */
-extern bool ram_reset_dirty_bits_taken;
-
 /**
  * ram_reset_query_rewind: what there is to say of the baseline, owned by the
  * caller; NULL unless an object has rewind=on

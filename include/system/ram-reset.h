@@ -12,6 +12,7 @@
 #define SYSTEM_RAM_RESET_H
 
 #include "system/hostmem.h"
+#include "system/ram-reset-flags.h"
 
 /* vl.c and hostmem.c: before there is a machine, with the BQL held */
 
@@ -39,9 +40,6 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
 
 /* ram.c: a snapshot is loaded, with the BQL held */
 
-/* True from ram_reset_begin() to ram_reset_finish(), if any object exists */
-extern bool ram_reset_running;
-
 bool ram_reset_do_known_zero(const void *host, size_t size);
 
 /**
@@ -53,19 +51,10 @@ bool ram_reset_do_known_zero(const void *host, size_t size);
  */
 static inline bool ram_reset_known_zero(const void *host, size_t size)
 {
-    return unlikely(ram_reset_running) && ram_reset_do_known_zero(host, size);
+    return unlikely(ram_reset_flags.running) && ram_reset_do_known_zero(host, size);
 }
 
 /* physmem.c: any time, in any thread; @start and @len are bytes of a block */
-
-/* Whether it is known what is written to, see ram_reset_take_baseline() */
-extern bool ram_reset_tracking;
-
-/* Set while mappings for writing are noted, see mappings.c */
-extern bool ram_reset_noting;
-
-/* Set while RAM is mapped from a template, see ram_reset_template_load() */
-extern bool ram_reset_any_mapped;
 
 void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len);
 uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
@@ -82,7 +71,7 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len);
 static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start,
                                      uint64_t len, bool is_write)
 {
-    if (is_write && unlikely(qatomic_read(&ram_reset_noting))) {
+    if (is_write && unlikely(qatomic_read(&ram_reset_flags.noting))) {
         ram_reset_do_dma_map(rb, start, len);
     }
 }
@@ -97,7 +86,7 @@ static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start,
 static inline void ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
                                        uint64_t len, uint64_t *access_len)
 {
-    if (unlikely(qatomic_read(&ram_reset_noting))) {
+    if (unlikely(qatomic_read(&ram_reset_flags.noting))) {
         *access_len = ram_reset_do_dma_unmap(rb, start, len, *access_len);
     }
 }
@@ -112,10 +101,10 @@ static inline void ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
 static inline bool ram_reset_discard(RAMBlock *rb, uint64_t start,
                                      uint64_t len)
 {
-    if (unlikely(qatomic_read(&ram_reset_tracking))) {
+    if (unlikely(qatomic_read(&ram_reset_flags.tracking))) {
         ram_reset_do_will_change(rb, start, len);
     }
-    return unlikely(qatomic_read(&ram_reset_any_mapped)) &&
+    return unlikely(qatomic_read(&ram_reset_flags.any_mapped)) &&
            ram_reset_do_discard(rb, start, len);
 }
 

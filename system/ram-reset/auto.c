@@ -107,7 +107,7 @@ static void auto_block_added(RAMBlockNotifier *n, void *host, size_t size,
     RAMBlock *rb;
     ram_addr_t offset;
 
-    if (ram_reset_running) {
+    if (ram_reset_flags.running) {
         return;
     }
     RCU_READ_LOCK_GUARD();

@@ -13,7 +13,7 @@
  * QEMU's global dirty log, under a flag of our own.  Whoever writes to guest
  * RAM is in it if a migration would notice: vCPUs, devices, the monitor.  Its
  * bits are those of the migration client, so a migration, or a savevm, takes
- * them away; ram_reset_dirty_bits_taken is set then.  Discarding pages
+ * them away; dirty_bits_taken of RamResetFlags is set then.  Discarding pages
  * is not writing.
  *
  * All functions: BQL held, and vCPUs stopped and I/O drained other than for

@@ -11,8 +11,8 @@
 #include <unistd.h>
 #else
 #include "qemu/osdep.h"
-#include "system/ram-reset.h"
 #endif
+#include "system/ram-reset-flags.h"
 #include "mappedruns.h"
 
 /*
@@ -26,9 +26,6 @@ typedef struct Mapped {
     unsigned taken_out;
 } Mapped;
 
-/* Written under @lock */
-bool ram_reset_any_mapped;
-
 static GMutex lock;
 
 /* Under @lock, with which all functions but mapped_runs_*() are called */
@@ -36,7 +33,7 @@ static GArray *all_mapped;
 
 static void update_any(void)
 {
-    __atomic_store_n(&ram_reset_any_mapped, all_mapped->len > 0,
+    __atomic_store_n(&ram_reset_flags.any_mapped, all_mapped->len > 0,
                      __ATOMIC_RELAXED);
 }
 

@@ -21,7 +21,7 @@
  * at the same address since; NULL for whichever it is.
  *
  * Any thread: there is a lock around all that is known.  Only whether there is
- * any block, ram_reset_any_mapped in system/ram-reset.h, is read without it.
+ * any block, any_mapped of RamResetFlags, is read without it.
  */
 
 #ifdef RAM_RESET_STANDALONE

@@ -28,8 +28,6 @@ typedef struct Mapping {
 /* A device that never unmaps must not fill our memory, nor be asked about */
 #define MAX_MAPPINGS 65536
 
-bool ram_reset_noting;
-
 static GHashTable *mappings;    /* under @lock */
 static bool too_many;           /* atomic: some could not be noted */
 static QemuMutex lock;
@@ -43,7 +41,7 @@ void mappings_note(bool on)
                                          g_free);
     }
     qatomic_set(&too_many, false);
-    qatomic_set(&ram_reset_noting, on);
+    qatomic_set(&ram_reset_flags.noting, on);
     if (!on) {
         QEMU_LOCK_GUARD(&lock);
         g_hash_table_remove_all(mappings);
@@ -93,7 +91,7 @@ uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
             }
         }
     }
-    return qatomic_read(&ram_reset_tracking) ? len : access_len;
+    return qatomic_read(&ram_reset_flags.tracking) ? len : access_len;
 }
 
 bool mappings_are_known(void)

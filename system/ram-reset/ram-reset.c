@@ -27,8 +27,6 @@ static struct {
     uint64_t fallbacks;
 } reset;
 
-bool ram_reset_running;
-
 static int64_t now(void)
 {
     return get_clock();
@@ -218,7 +216,7 @@ static void unmap_all(const RamResetIgnored *ignored)
 {
     g_autoptr(RamResetBlockList) list = NULL;
 
-    if (!ram_reset_any_mapped) {
+    if (!ram_reset_flags.any_mapped) {
         return;
     }
     list = ram_reset_list_blocks();
@@ -247,7 +245,7 @@ void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
         plan_block(blk, ram_reset_is_ignored(ignored, blk->rb),
                    blk->map.len / all * expected);
     }
-    ram_reset_running = true;
+    ram_reset_flags.running = true;
     for (unsigned i = 0; i < reset.list->nr; i++) {
         if (reset.list->blocks[i].parts) {
             begin_block(&reset.list->blocks[i], all_notified);
@@ -349,7 +347,7 @@ RamResetBlockInfoList *ram_reset_finish(bool loaded)
     g_clear_pointer(&reset.list, ram_reset_block_list_unref);
     assert(!ram_reset_blocks_are_listed());
     reset.last = 0;
-    ram_reset_running = false;
+    ram_reset_flags.running = false;
     return infos;
 }
 

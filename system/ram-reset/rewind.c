@@ -55,8 +55,6 @@ static struct {
     RAMBlockNotifier notifier;
 } rewind_state;
 
-bool ram_reset_dirty_bits_taken, ram_reset_tracking;
-
 static void free_blocks(void)
 {
     g_clear_pointer(&rewind_state.blocks, g_array_unref);
@@ -80,9 +78,9 @@ void ram_reset_forget_baseline(const char *why)
 
 static void stop_tracking(void)
 {
-    if (ram_reset_tracking) {
+    if (ram_reset_flags.tracking) {
         ram_reset_dirty_stop();
-        qatomic_set(&ram_reset_tracking, false);
+        qatomic_set(&ram_reset_flags.tracking, false);
     }
 }
 
@@ -229,12 +227,12 @@ static bool start_tracking(Error **errp)
 {
     ERRP_GUARD();
 
-    if (!ram_reset_tracking) {
+    if (!ram_reset_flags.tracking) {
         if (!ram_reset_dirty_start(errp)) {
             error_prepend(errp, "the dirty log cannot be started: ");
             return false;
         }
-        qatomic_set(&ram_reset_tracking, true);
+        qatomic_set(&ram_reset_flags.tracking, true);
         rewind_state.added = true;
     }
     /* Somebody may have had it on when RAM was added */
@@ -316,7 +314,7 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     rewind_state.blocks = baseline_new();
     rewind_state.cpus = count_cpus();
     rewind_state.choice = (RewindChoice) { 0 };
-    qatomic_set(&ram_reset_dirty_bits_taken, false);
+    qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
     if (!keep_all(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         stop_tracking();
@@ -366,7 +364,7 @@ const char *ram_reset_rewind_blocker(void)
     unseen = unseen_writes();
     if (unseen) {
         ram_reset_forget_baseline(unseen);
-    } else if (qatomic_read(&ram_reset_dirty_bits_taken)) {
+    } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
         ram_reset_forget_baseline("a migration, or a savevm that failed, has used the "
                                   "dirty log");
     } else if (!is_baseline_of_all()) {

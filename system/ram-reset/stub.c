@@ -9,11 +9,6 @@
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 
-bool ram_reset_running;
-bool ram_reset_dirty_bits_taken;
-bool ram_reset_tracking, ram_reset_noting;
-bool ram_reset_any_mapped;
-
 void ram_reset_expect_load(void)
 {
 }

@@ -8,6 +8,7 @@
 #include <glib.h>
 #include <string.h>
 #include "../../system/ram-reset/mappedruns.h"
+#include "system/ram-reset-flags.h"
 
 #define BITS 512
 
@@ -90,10 +91,10 @@ static void test_random(void)
         assert_known_as(&host, bits);
     }
     mapped_runs_remove(&host);
-    g_assert_true(ram_reset_any_mapped);
+    g_assert_true(ram_reset_flags.any_mapped);
     assert_known_as(&other, all);
     mapped_runs_remove(&other);
-    g_assert_false(ram_reset_any_mapped);
+    g_assert_false(ram_reset_flags.any_mapped);
 }
 
 static void test_refused(void)
@@ -104,7 +105,7 @@ static void test_refused(void)
     unsigned calls = 0;
     int error = -ENOSPC;
 
-    g_assert_false(ram_reset_any_mapped);
+    g_assert_false(ram_reset_flags.any_mapped);
     g_assert_false(mapped_runs_known(&host, NULL));
     g_assert_null(mapped_runs_copy(&host, NULL));
     g_assert_false(mapped_runs_touch(&host, 0, 1));
@@ -122,11 +123,11 @@ static void test_refused(void)
                     ==, -ENOMEM);
     g_assert_cmpuint(calls, ==, 0);
     assert_known_as(&host, bits);
-    g_assert_true(ram_reset_any_mapped);
+    g_assert_true(ram_reset_flags.any_mapped);
     mapped_runs_remove(&host);
-    g_assert_false(ram_reset_any_mapped);
+    g_assert_false(ram_reset_flags.any_mapped);
     mapped_runs_remove(&host);
-    g_assert_false(ram_reset_any_mapped);
+    g_assert_false(ram_reset_flags.any_mapped);
 }
 
 typedef struct Asker {

@@ -1,0 +1,39 @@
+/*
+ * RAM reset: what is going on, for those who must not take time to ask
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SYSTEM_RAM_RESET_FLAGS_H
+#define SYSTEM_RAM_RESET_FLAGS_H
+
+#include <stdbool.h>
+
+/**
+ * RamResetFlags: all false without a ram-reset object
+ *
+ * @running: From ram_reset_begin() to ram_reset_finish(), which set it, with
+ *     the BQL held; so is it read, by what loads RAM.
+ *
+ * @tracking: What is written to is known, see ram_reset_take_baseline().
+ *     rewind.c sets it, with the BQL held; who discards memory or ends a DMA
+ *     mapping reads it, in any thread.  Atomic.
+ *
+ * @noting: DMA mappings are noted.  mappings.c sets it, with the BQL held; who
+ *     begins or ends one reads it, in any thread.  Atomic.
+ *
+ * @any_mapped: RAM is mapped from a template, see ram_reset_template_load().
+ *     mappedruns.c sets it, under its lock; who discards memory reads it, in
+ *     any thread, and ram_reset_begin().  Atomic.
+ *
+ * @dirty_bits_taken: Somebody else has cleared bits of the dirty log since the
+ *     baseline was taken.  ram_reset_save_sync() sets it, in any thread;
+ *     rewind.c clears and reads it, with the BQL held.  Atomic.
+ */
+typedef struct RamResetFlags {
+    bool running, tracking, noting, any_mapped, dirty_bits_taken;
+} RamResetFlags;
+
+extern RamResetFlags ram_reset_flags;
+
+#endif
