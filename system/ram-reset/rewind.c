@@ -11,7 +11,6 @@
 #include "qemu/osdep.h"
 #include <math.h>
 #include "qapi/error.h"
-#include "qemu/bitmap.h"
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
@@ -24,6 +23,7 @@
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/tracking.h"
 #include "choice.h"
 #include "dirty.h"
 #include "internal.h"
@@ -43,12 +43,11 @@
 static struct {
     bool wanted;                /* by an object with rewind=on */
     GArray *blocks;             /* of BaselineBlock; NULL if there is nothing */
-    char *blocker;                /* why there is nothing */
+    char *blocker;              /* why there is nothing */
     bool warned;                /* that a limit was exceeded */
     unsigned cpus, turn;
-    bool added;                 /* RAM, since tracking was started */
     bool late;                  /* what was mapped before is not known */
-    uint64_t size;              /* bytes in all templates */
+    uint64_t size;              /* bytes in all copies */
     double fault_ns;            /* what being tracked costs a guest, a page */
     double comparing;           /* what that has taken last, in ns, or 0 */
     RewindChoice choice;
@@ -76,18 +75,10 @@ void ram_reset_forget_baseline(const char *why)
     }
 }
 
-static void stop_tracking(void)
-{
-    if (ram_reset_flags.tracking) {
-        ram_reset_dirty_stop();
-        qatomic_set(&ram_reset_flags.tracking, false);
-    }
-}
-
 void ram_reset_stop_tracking(void)
 {
     ram_reset_forget_baseline("a migration has used the dirty log");
-    stop_tracking();
+    tracking_stop();
 }
 
 static void options_changed(Notifier *n, void *data)
@@ -101,7 +92,7 @@ static void options_changed(Notifier *n, void *data)
     }
     ram_reset_forget_baseline("the ram-reset objects are others");
     if (!wanted) {
-        stop_tracking();
+        tracking_stop();
     }
 }
 
@@ -119,7 +110,7 @@ static void block_added(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
 {
     ram_reset_forget_baseline("RAM has been added");
-    rewind_state.added = true;
+    tracking_ram_added();
 }
 
 static bool is_in_baseline(const void *host)
@@ -164,7 +155,7 @@ static bool before_plug(DeviceListener *listener, const QDict *opts,
     }
     ram_reset_forget_baseline("a device has been plugged");
     if (g_str_has_prefix(driver, "vfio-")) {
-        stop_tracking();
+        tracking_stop();
         if (ram_reset_dirty_log_is_on()) {
             error_setg(errp, "'%s' cannot be plugged while the guest is "
                        "stopped and a ram-reset object has rewind=on", driver);
@@ -208,63 +199,9 @@ static uint64_t size_limit(void)
     return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
 }
 
-/* Pages are not dirty any more */
-static void protect_all(void)
-{
-    ram_reset_dirty_sync();
-    for (unsigned i = 0; i < rewind_state.blocks->len; i++) {
-        BaselineBlock *base = &g_array_index(rewind_state.blocks, BaselineBlock, i);
-        g_autofree unsigned long *bits =
-            bitmap_new(base->len / qemu_target_page_size());
-
-        if (base->len) {
-            ram_reset_dirty_take(base->rb, bits, NULL);
-        }
-    }
-}
-
-static bool start_tracking(Error **errp)
-{
-    ERRP_GUARD();
-
-    if (!ram_reset_flags.tracking) {
-        if (!ram_reset_dirty_start(errp)) {
-            error_prepend(errp, "the dirty log cannot be started: ");
-            return false;
-        }
-        qatomic_set(&ram_reset_flags.tracking, true);
-        rewind_state.added = true;
-    }
-    /* Somebody may have had it on when RAM was added */
-    for (unsigned i = 0; rewind_state.added && i < rewind_state.blocks->len;
-         i++) {
-        ram_reset_dirty_watch(g_array_index(rewind_state.blocks, BaselineBlock, i).rb);
-    }
-    rewind_state.added = false;
-    return true;
-}
-
-/* Why what is dirty need not be in the log, a sentence; NULL if it is */
-static char *unseen_writes(void)
-{
-    const char *listener = ram_reset_memory_listener();
-
-    if (listener) {
-        return g_strdup_printf("%s holds guest memory, and may write to it "
-                               "unseen", listener);
-    }
-    if (!mappings_are_known()) {
-        return g_strdup("devices have mapped memory that they do not unmap, "
-                        "more of it than can be noted");
-    }
-    return g_strdup(ram_block_discard_is_disabled()
-                    ? "discarding RAM is disabled, a device has pinned it and "
-                      "may write to it unseen" : NULL);
-}
-
 static bool keep_all(const RamResetIgnored *ignored, bool loaded, Error **errp)
 {
-    g_autofree char *unseen = unseen_writes();
+    g_autofree char *unseen = tracking_blind_spot();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
     if (unseen) {
@@ -292,10 +229,10 @@ static bool keep_all(const RamResetIgnored *ignored, bool loaded, Error **errp)
             return false;
         }
     }
-    if (!start_tracking(errp)) {
+    if (!tracking_start(rewind_state.blocks, errp)) {
         return false;
     }
-    protect_all();
+    tracking_begin_anew(rewind_state.blocks);
     return true;
 }
 
@@ -317,7 +254,7 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
     if (!keep_all(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
-        stop_tracking();
+        tracking_stop();
         if (!rewind_state.warned) {
             rewind_state.warned = true;
             warn_report("snapshots cannot be rewound to, and are loaded as a "
@@ -361,7 +298,7 @@ const char *ram_reset_rewind_blocker(void)
     if (!rewind_state.blocks) {
         return rewind_state.blocker ?: "nothing has been loaded or saved yet";
     }
-    unseen = unseen_writes();
+    unseen = tracking_blind_spot();
     if (unseen) {
         ram_reset_forget_baseline(unseen);
     } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
@@ -424,7 +361,7 @@ void ram_reset_rewind(void)
     rewind_choose(choice, faults, compare || rewind_choice_open(faults)
                                   ? expected_comparing(list) : INFINITY);
     if (compare && !choice->compare) {
-        protect_all();
+        tracking_begin_anew(rewind_state.blocks);
     }
     trace_ram_reset_rewind(faults, rewind_state.comparing, choice->compare);
 }
