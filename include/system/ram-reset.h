@@ -51,7 +51,8 @@ bool ram_reset_do_known_zero(const void *host, size_t size);
  */
 static inline bool ram_reset_known_zero(const void *host, size_t size)
 {
-    return unlikely(ram_reset_flags.running) && ram_reset_do_known_zero(host, size);
+    return unlikely(ram_reset_flags.running) &&
+           ram_reset_do_known_zero(host, size);
 }
 
 /* physmem.c: any time, in any thread; @start and @len are bytes of a block */

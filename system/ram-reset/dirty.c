@@ -130,8 +130,9 @@ static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
                        rb->offset + rb->used_length);
 
     if (slot->memory_size && slot->dirty_bmap && start < end) {
-        lebitmap_clear(slot->dirty_bmap, (start - slot->ram_start_offset) / page,
-                       untracked, (start - rb->offset) / page, (end - start) / page);
+        lebitmap_clear(slot->dirty_bmap,
+                       (start - slot->ram_start_offset) / page, untracked,
+                       (start - rb->offset) / page, (end - start) / page);
     }
 }
 

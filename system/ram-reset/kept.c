@@ -1,5 +1,5 @@
 /*
- * RAM reset: keeping what RAM has
+ * RAM reset: the baseline, what RAM had
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,7 +13,7 @@
 
 static void baseline_clear(void *base)
 {
-    ram_copy_free(((BaselineBlock *)base)->template);
+    ram_copy_free(((BaselineBlock *)base)->copy);
 }
 
 GArray *baseline_new(void)
@@ -58,13 +58,13 @@ static void keep_range(BaselineBlock *base, uint64_t start, uint64_t len)
 {
     uint64_t page = qemu_target_page_size();
 
-    ram_copy_add(base->template, base->host, QEMU_ALIGN_DOWN(start, page),
+    ram_copy_add(base->copy, base->host, QEMU_ALIGN_DOWN(start, page),
                  MIN(QEMU_ALIGN_UP(start + len, page), base->len));
 }
 
 /* False with @errp set if that exceeds the limit */
-static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t limit,
-                         uint64_t *size, Error **errp)
+static bool keep_content(BaselineBlock *base, const RamResetBlock *blk,
+                         uint64_t limit, uint64_t *size, Error **errp)
 {
     g_autoptr(GArray) content = ram_reset_find_content(blk);
 
@@ -75,7 +75,7 @@ static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t
         for (; range.len; range.start += len, range.len -= len) {
             len = MIN(RAM_RESET_CHUNK, range.len);
             keep_range(base, range.start, len);
-            if (*size + ram_copy_size(base->template) > limit) {
+            if (*size + ram_copy_size(base->copy) > limit) {
                 error_setg(errp, "the snapshot has more than "
                            "rewind-limit=%" PRIu64 " bytes that are not zero",
                            limit);
@@ -83,7 +83,7 @@ static bool keep_content(BaselineBlock *base, const RamResetBlock *blk, uint64_t
             }
         }
     }
-    *size += ram_copy_size(base->template);
+    *size += ram_copy_size(base->copy);
     return true;
 }
 
@@ -95,8 +95,9 @@ static RamCopy *new_copy(const RamResetBlock *blk,
                 : ram_copy_new(blk->map.len, qemu_target_page_size());
 }
 
-bool baseline_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
-                  bool ignored, uint64_t limit, uint64_t *size, Error **errp)
+bool baseline_add(GArray *all, const RamResetBlock *blk,
+                  const TemplateFile *file, bool ignored, uint64_t limit,
+                  uint64_t *size, Error **errp)
 {
     BaselineBlock base = {
         .rb = blk->rb,
@@ -112,17 +113,17 @@ bool baseline_add(GArray *all, const RamResetBlock *blk, const TemplateFile *fil
         return false;
     }
     if (!ignored && base.len) {
-        base.template = new_copy(blk, file);
-        if (!base.template) {
+        base.copy = new_copy(blk, file);
+        if (!base.copy) {
             error_setg_errno(errp, errno, "RAM block '%s': no memory for a "
                              "copy", blk->rb->idstr);
             return false;
         }
     }
     g_array_append_val(all, base);
-    if (base.template && file) {
-        *size += ram_copy_size(base.template);
+    if (base.copy && file) {
+        *size += ram_copy_size(base.copy);
         return true;
     }
-    return !base.template || keep_content(&base, blk, limit, size, errp);
+    return !base.copy || keep_content(&base, blk, limit, size, errp);
 }

@@ -1,5 +1,5 @@
 /*
- * RAM reset: keeping what RAM has
+ * RAM reset: the baseline, what RAM had
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
  * BaselineBlock: a RAM block as it was
  *
  * @host, @len: it is the same one as long as these are
- * @template: NULL if the block is left alone (x-ignore-shared)
+ * @copy: NULL if the block is left alone (x-ignore-shared)
  * @compared: the dirty log does not tell all of it; mostly it is small
  * @owner: the object that claims it, NULL if none does
  */
@@ -22,12 +22,15 @@ typedef struct BaselineBlock {
     RAMBlock *rb;
     uint8_t *host;
     uint64_t len;
-    RamCopy *template;
+    RamCopy *copy;
     bool compared;
     RamReset *owner;
 } BaselineBlock;
 
-/* An array of BaselineBlock, which owns their templates; free it with g_array_unref() */
+/*
+ * An array of BaselineBlock, which owns their copies; free it with
+ * g_array_unref()
+ */
 GArray *baseline_new(void);
 
 /**
@@ -42,7 +45,8 @@ GArray *baseline_new(void);
  *
  * Returns: false with @errp set if that is impossible, or too much
  */
-bool baseline_add(GArray *all, const RamResetBlock *blk, const TemplateFile *file,
-                  bool ignored, uint64_t limit, uint64_t *size, Error **errp);
+bool baseline_add(GArray *all, const RamResetBlock *blk,
+                  const TemplateFile *file, bool ignored, uint64_t limit,
+                  uint64_t *size, Error **errp);
 
 #endif

@@ -22,7 +22,7 @@
 
 /* Protected by the BQL */
 static struct {
-    RamResetBlockList *list;    /* of the reset under way, NULL if there is none */
+    RamResetBlockList *list;    /* of the reset under way, or NULL */
     unsigned last;              /* where the last lookup ended */
     uint64_t fallbacks;
 } reset;

@@ -11,14 +11,15 @@
 
 /*
  * Begin a reset without a plan: the caller makes RAM what it is to be, and says
- * so in each info of ram_reset_list_blocks().  ram_reset_finish() follows, as it
- * follows ram_reset_begin().
+ * in the info of each block of ram_reset_list_blocks() what it has done.
+ * ram_reset_finish() follows, as it follows ram_reset_begin().
  */
 void ram_reset_begin_unplanned(void);
 
 /*
  * Have [@start, @start + @len) of @blk made zero by @strategy, after the parts
- * that there are already.  For methods plan of a RamResetClass.
+ * that there are already; cleared in place if that is NULL.  For @plan of a
+ * RamResetClass.
  */
 void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
                         RamResetClass *strategy);

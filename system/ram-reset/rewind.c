@@ -302,8 +302,8 @@ const char *ram_reset_rewind_blocker(void)
     if (unseen) {
         ram_reset_forget_baseline(unseen);
     } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
-        ram_reset_forget_baseline("a migration, or a savevm that failed, has used the "
-                                  "dirty log");
+        ram_reset_forget_baseline("a migration, or a savevm that failed, has "
+                                  "used the dirty log");
     } else if (!is_baseline_of_all()) {
         ram_reset_forget_baseline("RAM is not the same any more");
     } else if (rewind_state.cpus != count_cpus()) {

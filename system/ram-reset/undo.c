@@ -1,5 +1,5 @@
 /*
- * RAM reset: undoing what has changed since RAM was kept
+ * RAM reset: undoing what has changed since the baseline was taken
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -39,7 +39,7 @@ typedef struct RestoreJob {
 static void *restore_worker(void *opaque)
 {
     RestoreJob *job = opaque;
-    RamCopy *t = job->base->template;
+    RamCopy *t = job->base->copy;
     size_t words = ram_copy_words(t), first;
     RamCopyCounts counts = { 0 };
 
@@ -93,7 +93,7 @@ static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
     uint64_t start, end = 0;
     int failed = 0;
 
-    while (ram_copy_zeros(base->template, dirty, end, &start, &end)) {
+    while (ram_copy_zeros(base->copy, dirty, end, &start, &end)) {
         int ret = rrc->zero(blk->owner, blk, start, end - start);
 
         if (ret < 0) {
@@ -137,11 +137,12 @@ static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
 {
     g_autofree unsigned long *present = ram_reset_find_present(blk);
 
-    ram_copy_spare(base->template, dirty, present);
+    ram_copy_spare(base->copy, dirty, present);
 }
 
 /* Returns how many faults the guest has paid for being tracked */
-static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base, unsigned turn)
+static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base,
+                           unsigned turn)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     g_autofree unsigned long *dirty = bitmap_new(pages);
@@ -150,7 +151,7 @@ static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base, unsigned tur
         .leave_zeros = discards_zeros(blk),
     };
 
-    ram_reset_dirty_take(base->rb, dirty, ram_copy_untracked(base->template));
+    ram_reset_dirty_take(base->rb, dirty, ram_copy_untracked(base->copy));
     if (bitmap_count_one(dirty, pages) > pages / MANY_OF) {
         spare_absent(blk, base, dirty);
     }
@@ -159,8 +160,8 @@ static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base, unsigned tur
     if (job.leave_zeros) {
         discard_zeros(blk, base, dirty);
     }
-    blk->info->untracked_pages = bitmap_count_one(ram_copy_untracked(base->template),
-                                                  pages);
+    blk->info->untracked_pages =
+        bitmap_count_one(ram_copy_untracked(base->copy), pages);
     return job.counts.cold;
 }
 
@@ -169,7 +170,8 @@ static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
-    g_autofree unsigned long *present = rom ? NULL : ram_reset_find_present(blk);
+    g_autofree unsigned long *present = rom ? NULL
+                                            : ram_reset_find_present(blk);
     RestoreJob job = { .base = base, .bits = present, .compare = true };
 
     restore(&job, present ? bitmap_count_one(present, pages) : pages);
@@ -192,7 +194,7 @@ uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
         int64_t before = get_clock();
 
         assert(base->rb == blk->rb && base->len == blk->map.len);
-        if (!base->template) {
+        if (!base->copy) {
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
         } else if (track && !base->compared) {

@@ -1,5 +1,5 @@
 /*
- * RAM reset: undoing what has changed since RAM was kept
+ * RAM reset: undoing what has changed since the baseline was taken
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,8 +11,8 @@
 #include "kept.h"
 
 /*
- * Make the blocks of @list what they are in @baseline, an array of BaselineBlock
- * in the same order, and fill in their info.  BQL held.
+ * Make the blocks of @list what they are in @baseline, an array of
+ * BaselineBlock in the same order, and fill in their info.  BQL held.
  *
  * @turn: rises from load to load
  * @track: go by the dirty log, which has been synchronized, and clear it;
