@@ -302,6 +302,13 @@ void snapctl_command_exit(SnapctlState *s)
     }
 }
 
+SnapctlState *snapctl_find(bool *ambiguous)
+{
+    Object *o = object_resolve_path_type("", TYPE_SNAPCTL, ambiguous);
+
+    return o ? SNAPCTL(o) : NULL;
+}
+
 SnapctlInfo *qmp_query_snapctl(Error **errp)
 {
     SnapctlState *s = snapctl_find(NULL);

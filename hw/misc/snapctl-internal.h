@@ -56,12 +56,10 @@ struct SnapctlState {
 
 /* All functions are called with the BQL held */
 
-/* snapctl.c */
+/* snapctl-command.c */
 
 /* The device, or NULL; @ambiguous: whether there are two, may be NULL */
 SnapctlState *snapctl_find(bool *ambiguous);
-
-/* snapctl-command.c */
 
 /* Around the time in which the device may get commands */
 void snapctl_command_init(SnapctlState *s);

@@ -230,13 +230,6 @@ static bool check_region(SnapctlState *s, Error **errp)
     return true;
 }
 
-SnapctlState *snapctl_find(bool *ambiguous)
-{
-    Object *o = object_resolve_path_type("", TYPE_SNAPCTL, ambiguous);
-
-    return o ? SNAPCTL(o) : NULL;
-}
-
 static void snapctl_realize(PCIDevice *pci_dev, Error **errp)
 {
     SnapctlState *s = SNAPCTL(pci_dev);
