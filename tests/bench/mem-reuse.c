@@ -9,7 +9,6 @@
 #include <sys/vfs.h>
 #include "../../system/ram-reset/prim.h"
 
-#define HUGETLBFS_MAGIC 0x958458f6
 #define MARK_AT 64
 #define MARK    0xa5
 
@@ -21,8 +20,7 @@ static int open_file(const char *path)
     if (fd < 0 || fstatfs(fd, &fs) < 0) {
         die("open the file");
     }
-    if ((unsigned long)fs.f_type != HUGETLBFS_MAGIC ||
-        (size_t)fs.f_bsize != HUGE) {
+    if (!prim_is_on_hugetlbfs(fd) || (size_t)fs.f_bsize != HUGE) {
         refuse("%s is not in a hugetlbfs with pages of 2 MiB", path);
     }
     return fd;
