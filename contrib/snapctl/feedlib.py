@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What snapctl-feed shares with the guest, and how it revives it."""
+"""What snapctl-feed shares with the guest: a ring of inputs and results."""
 
-import asyncio
-import contextlib
 import mmap
 import os
-import re
 import struct
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from program import CRASHES, Failure
+from program import Failure
 
 # contrib/snapctl/ring.h says what these are
 MAGIC = int.from_bytes(b'SNAPRING', 'little')
@@ -26,7 +23,6 @@ ENTRY = struct.Struct('<QIIIIQQQ')
 STATES = ('not there', 'ready', 'busy', 'done', 'failed')
 READY, FAILED = 1, 4
 EXITED, SIGNAL, TIMEOUT, ERROR, HANG, CRASH = range(1, 7)
-PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
@@ -160,99 +156,3 @@ class Ring:
 
 
 ENTRY_SIZE = aligned(ENTRY.size)
-
-
-class Guard:
-    """Takes a guest back that does not ask for it."""
-
-    def __init__(self, socket: str, tag: str):
-        from qemu.qmp import EventListener, QMPClient
-        self._socket = socket
-        self._tag = tag
-        self._client = QMPClient('feed')
-        self._listener = EventListener((*CRASHES, 'SNAPCTL_COMPLETED'))
-        self._task: asyncio.Task | None = None
-        self.crash = ''
-        self.problem = ''       # a load of the guest's that has failed
-
-    async def start(self) -> None:
-        from qemu.qmp import QMPError
-        try:
-            await asyncio.wait_for(self._client.connect(self._socket),
-                                   PATIENCE)
-        except asyncio.TimeoutError:
-            raise Failure(f'{self._socket} does not answer; give the path of '
-                          'a QMP socket that is free')
-        except (QMPError, OSError, EOFError) as e:
-            raise Failure(f'{self._socket} cannot be connected to ({e}); give '
-                          'the path of a QMP socket that is free')
-        self._client.register_listener(self._listener)
-        self._task = asyncio.create_task(self._watch())
-        # so that QEMU stays, and the next load can take the guest back
-        await self._do('set-action', reboot='shutdown', shutdown='pause',
-                       panic='pause')
-
-    async def close(self) -> None:
-        from qemu.qmp import QMPError
-        if self._task:
-            self._task.cancel()
-        with contextlib.suppress(QMPError, OSError, EOFError):
-            await self._client.disconnect()
-
-    async def _watch(self) -> None:
-        async for event in self._listener:
-            data = event.get('data', {})
-            if event['event'] in CRASHES:
-                self.crash = CRASHES[event['event']]
-            elif data['command'] == 'load' and not data['success']:
-                self.problem = data.get('error', 'unknown error')
-
-    def check(self) -> None:
-        from qemu.qmp.protocol import Runstate
-        if self._client.runstate != Runstate.RUNNING:
-            raise Failure('QEMU has closed the monitor connection')
-
-    async def _do(self, command: str, **arguments) -> object:
-        from qemu.qmp import ExecuteError, QMPError
-        try:
-            return await self._client.execute(command, {
-                key.replace('_', '-'): value
-                for key, value in arguments.items()})
-        except ExecuteError as e:
-            raise Failure(f'QEMU refuses {command}: {e}')
-        except (QMPError, OSError, EOFError):
-            raise Failure('QEMU has closed the monitor connection')
-
-    async def _hmp(self, line: str) -> None:
-        output = await self._do('human-monitor-command', command_line=line)
-        # an error's details are printed before the error
-        if re.search('^Error:', output, re.MULTILINE):
-            raise Failure(f"QEMU refuses '{line}': {output.strip()}")
-
-    async def _status(self) -> str:
-        return (await self._do('query-status'))['status']
-
-    async def stop(self) -> None:
-        await self._do('stop')
-
-    async def save(self) -> None:
-        await self.stop()
-        await self._hmp(f'savevm {self._tag}')
-        await self._do('cont')
-
-    async def revive(self) -> None:
-        """Of a guest that is stopped; it goes on from the snapshot."""
-        # a machine that has been shut down has to be reset to run again
-        if await self._status() in ('shutdown', 'internal-error'):
-            await self._do('set-action', reboot='reset')
-            await self._do('system_reset')
-            deadline = time.monotonic() + PATIENCE
-            while await self._status() in ('shutdown', 'internal-error'):
-                if time.monotonic() > deadline:
-                    raise Failure('the guest stays dead after a reset; start '
-                                  'QEMU with -action reboot=reset')
-                await asyncio.sleep(0.001)
-            await self._do('set-action', reboot='shutdown')
-        await self._hmp(f'loadvm {self._tag}')
-        self.crash = self.problem = ''
-        await self._do('cont')

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The monitor of a QEMU whose guest is taken back."""
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable
+
+from qemu.qmp import ExecuteError, QMPClient, QMPError
+from qemu.qmp.protocol import Runstate
+
+from program import Failure
+
+PATIENCE = 10.0
+DEAD = ('shutdown', 'internal-error')
+
+
+class Monitor:
+    """What QEMU refuses is a Failure; @lost makes one if it has gone away."""
+
+    def __init__(self, name: str, lost: Callable[[], Failure]):
+        self.client = QMPClient(name)
+        self._lost = lost
+        self._jobs = 0
+
+    def check(self) -> None:
+        if self.client.runstate != Runstate.RUNNING:
+            raise self._lost()
+
+    async def do(self, command: str, **arguments) -> object:
+        try:
+            return await self.client.execute(command, {
+                key.replace('_', '-'): value
+                for key, value in arguments.items()})
+        except ExecuteError as e:
+            raise Failure(f'QEMU refuses {command}: {e}')
+        except (QMPError, OSError, EOFError):
+            raise self._lost()
+
+    async def hmp(self, line: str) -> str:
+        output = await self.do('human-monitor-command', command_line=line)
+        # an error's details are printed before the error
+        if re.search('^Error:', output, re.MULTILINE):
+            raise Failure(f"QEMU refuses '{line}': {output.strip()}")
+        return output.strip()
+
+    async def job(self, command: str, tag: str, disks: list[str]) -> None:
+        """snapshot-save, -load or -delete; the first of @disks has RAM."""
+        self._jobs += 1
+        job = f'{self.client.name}{self._jobs}'
+        state = {'vmstate': disks[0]} if command != 'snapshot-delete' else {}
+        await self.do(command, job_id=job, tag=tag, devices=disks, **state)
+        while True:
+            found, = (j for j in await self.do('query-jobs') if j['id'] == job)
+            if found['status'] == 'concluded':
+                break
+            await asyncio.sleep(0.001)
+        await self.do('job-dismiss', id=job)
+        if 'error' in found:
+            raise Failure(f"{command} of '{tag}' fails: {found['error']}")
+
+    async def poll(self, check: Callable[[], Awaitable[bool]], problem: str
+                   ) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not await check():
+            if time.monotonic() > deadline:
+                raise Failure(f'QEMU does not behave: {problem}')
+            await asyncio.sleep(0.001)
+
+    async def pause_the_dead(self) -> None:
+        """So that QEMU stays, and the next load can take the guest back."""
+        await self.do('set-action', reboot='shutdown', shutdown='pause',
+                      panic='pause')
+
+    async def is_alive(self) -> bool:
+        return (await self.do('query-status'))['status'] not in DEAD
+
+    async def reset_the_dead(self, stops: bool = True) -> None:
+        """
+        A machine that has been shut down has to be reset to run again.
+        @stops: afterwards it is to stop again when its guest resets it.
+        """
+        if await self.is_alive():
+            return
+        await self.do('set-action', reboot='reset')
+        await self.do('system_reset')
+        await self.poll(self.is_alive, 'it stays dead after a reset; start it '
+                                       'with -action reboot=reset')
+        if stops:
+            await self.do('set-action', reboot='shutdown')

@@ -1,0 +1,1 @@
+../ram-reset/monitor.py
