@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
 #include "system/ram-reset/block-list.h"
-#include "mappedruns.h"
+#include "system/ram-reset/block/overlay-map.h"
 
 /* Protected by the BQL */
 static struct {

@@ -11,7 +11,7 @@
 #include "qom/object_interfaces.h"
 #include "hw/qdev-core.h"
 #include "system/system.h"
-#include "internal.h"
+#include "system/ram-reset/internal.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
 

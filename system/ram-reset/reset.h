@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_RESET_H
 #define RAM_RESET_RESET_H
 
-#include "internal.h"
+#include "system/ram-reset/internal.h"
 
 /*
  * Begin a reset without a plan: the caller makes RAM what it is to be, and says

@@ -5,7 +5,7 @@
  */
 
 #include "mem-bench.h"
-#include "../../system/ram-reset/prim.h"
+#include "system/ram-reset/prim/prim.h"
 
 /* Where a page is marked before the reset, to see that it was reset */
 #define MARK_AT 64

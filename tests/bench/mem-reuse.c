@@ -7,7 +7,7 @@
 #include "mem-bench.h"
 #include <fcntl.h>
 #include <sys/vfs.h>
-#include "../../system/ram-reset/prim.h"
+#include "system/ram-reset/prim/prim.h"
 
 #define MARK_AT 64
 #define MARK    0xa5

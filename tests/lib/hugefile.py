@@ -160,7 +160,7 @@ def write_record(state: Path, path: Path, *, version: int = 1,
                  in_use: bool = False, dirty: str = '', **changes) -> bytes:
     """
     A record that fits the RAM file @path and has it end in order, as
-    system/ram-reset/hugerecord.c would write it, but for @changes.
+    system/ram-reset/hugefile/record.c would write it, but for @changes.
     """
     access_time = 123456789 * 10**9 + 987654321
     stat = path.stat()

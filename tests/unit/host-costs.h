@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_TEST_HOST_COSTS_H
 #define RAM_RESET_TEST_HOST_COSTS_H
 
-#include "../../system/ram-reset/costs.h"
+#include "system/ram-reset/measure/costs.h"
 
 /* Those in tests/unit/costs/@host.costs */
 HostCosts host_costs_load(const char *host);

@@ -8,7 +8,7 @@
 #define RAM_RESET_TEST_RAM_H
 
 #include <glib.h>
-#include "../../system/ram-reset/prim.h"
+#include "system/ram-reset/prim/prim.h"
 
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)
 #define AROUND    (8 * HUGE_SIZE)

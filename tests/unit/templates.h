@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_TEST_TEMPLATES_H
 #define RAM_RESET_TEST_TEMPLATES_H
 
-#include "system/ram-reset/templatefile.h"
+#include "system/ram-reset/template/file.h"
 
 #define PAGE     4096
 #define MIB      (UINT64_C(1) << 20)

@@ -1,5 +1,5 @@
 /*
- * Unit tests for system/ram-reset/prim-linux.c
+ * Unit tests for system/ram-reset/prim/memory.c
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "../../system/ram-reset/prim.h"
+#include "system/ram-reset/prim/prim.h"
 #include "wrap.h"
 
 #define PAGES 64

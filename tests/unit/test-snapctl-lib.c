@@ -12,8 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../contrib/snapctl/mmio.h"
-#include "../../contrib/snapctl/snapctl.h"
+#include "contrib/snapctl/mmio.h"
+#include "contrib/snapctl/snapctl.h"
 #include "wrap.h"
 
 #define REGION  65536

@@ -4,7 +4,7 @@
 #include <glib.h>
 #include <string.h>
 
-#include "../../contrib/snapctl/ring.h"
+#include "contrib/snapctl/ring.h"
 
 #define REGION  65536
 

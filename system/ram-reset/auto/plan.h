@@ -7,9 +7,9 @@
 #ifndef RAM_RESET_AUTO_PLAN_H
 #define RAM_RESET_AUTO_PLAN_H
 
-#include "system/ram-reset/facts.h"
+#include "system/ram-reset/auto/history.h"
 #include "system/ram-reset/internal.h"
-#include "system/ram-reset/policy.h"
+#include "system/ram-reset/auto/policy.h"
 
 /**
  * AutoPlan: what was decided for a block, for those who learn from the load

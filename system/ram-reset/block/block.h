@@ -11,8 +11,8 @@
 #include "system/hostmem.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-object.h"
-#include "system/ram-reset/prim.h"
-#include "system/ram-reset/zeromap.h"
+#include "system/ram-reset/prim/prim.h"
+#include "system/ram-reset/block/zeromap.h"
 
 /**
  * RamResetBlock: a RAM block in the course of one reset

@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
 #include "system/ram-reset/block/find-data.h"
-#include "system/ram-reset/mappedruns.h"
+#include "system/ram-reset/block/overlay-map.h"
 
 static GArray *new_ranges(void)
 {

@@ -10,7 +10,7 @@
 #include "qemu/units.h"
 #include "system/ram-reset/block/clear.h"
 #include "system/ram-reset/hugefile/pages.h"
-#include "system/ram-reset/hugeram.h"
+#include "system/ram-reset/hugefile/file.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/trace.h"
 

@@ -10,7 +10,7 @@
 #include "system/kvm.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/measure/scratch.h"
-#include "system/ram-reset/prim-kvm.h"
+#include "system/ram-reset/prim/kvm-guest.h"
 
 #define PAGE_SIZE   4096
 

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_MEASURE_MEMORY_H
 #define RAM_RESET_MEASURE_MEMORY_H
 
-#include "system/ram-reset/costs.h"
+#include "system/ram-reset/measure/costs.h"
 
 /**
  * measure_memory: find out what memory of @kind costs, but for what a guest

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_MEASURE_SCRATCH_H
 #define RAM_RESET_MEASURE_SCRATCH_H
 
-#include "system/ram-reset/prim.h"
+#include "system/ram-reset/prim/prim.h"
 
 /* How scratch memory is aligned; the hugepages of most hosts */
 #define SCRATCH_ALIGN   (2 * 1024 * 1024)

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_STANDALONE
 #include "qemu/osdep.h"
 #endif
-#include "system/ram-reset/prim-internal.h"
+#include "system/ram-reset/prim/internal.h"
 
 /* Offsets into the mapping, as prim_data_next() gives them */
 typedef struct PrimDataList {

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_STANDALONE
 #include "qemu/osdep.h"
 #endif
-#include "system/ram-reset/prim-internal.h"
+#include "system/ram-reset/prim/internal.h"
 
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
 {

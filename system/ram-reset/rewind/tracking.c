@@ -7,9 +7,9 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
-#include "system/ram-reset/dirty.h"
-#include "system/ram-reset/kept.h"
-#include "system/ram-reset/mappings.h"
+#include "system/ram-reset/rewind/dirty-log.h"
+#include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/rewind/tracking.h"
 
 /* RAM, since tracking was started.  Protected by the BQL */

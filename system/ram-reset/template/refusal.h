@@ -9,7 +9,7 @@
 
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/internal.h"
-#include "system/ram-reset/templatefile.h"
+#include "system/ram-reset/template/file.h"
 
 /* @ignored is as for ram_reset_begin().  Reasons are to be freed, or NULL. */
 

@@ -1,0 +1,223 @@
+/*
+ * ram-reset-auto: what past loads have shown of a block
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "system/ram-reset/auto/history.h"
+
+/* The policy's pages */
+#define PAGE_SIZE 4096
+
+/* Of a chunk, in pages */
+typedef struct Past {
+    uint32_t left;              /* that were there after the last load */
+    uint32_t again;             /* touched before it, where that was seen */
+    uint32_t back;              /* that came back after it was last discarded */
+    bool discarded;             /* by the last load */
+} Past;
+
+struct History {
+    uint64_t len, chunk;
+    size_t nr;
+    bool learnt;                /* from a load */
+    PolicyChunk *chunks;
+    Past *past;
+};
+
+static uint64_t chunk_size(const RamResetBlock *blk)
+{
+    return MAX(RAM_RESET_CHUNK, blk->map.page_size);
+}
+
+History *history_new(const RamResetBlock *blk)
+{
+    History *h = g_new0(History, 1);
+
+    h->len = blk->map.len;
+    h->chunk = chunk_size(blk);
+    h->nr = DIV_ROUND_UP(h->len, h->chunk);
+    h->chunks = g_new0(PolicyChunk, h->nr);
+    h->past = g_new0(Past, h->nr);
+    return h;
+}
+
+void history_free(History *h)
+{
+    g_free(h->chunks);
+    g_free(h->past);
+    g_free(h);
+}
+
+bool history_fits(const History *h, const RamResetBlock *blk)
+{
+    return h->len == blk->map.len && h->chunk == chunk_size(blk);
+}
+
+/*
+ * No load has been seen yet.  Pages are there because the snapshot has them, or
+ * because the guest has written to them since; nobody knows which.  The guess
+ * is that what a snapshot has lies together, in chunks here and there.
+ */
+static void guess(History *h, uint64_t expected)
+{
+    uint64_t resident = 0;
+    double share, behind = 0;
+
+    for (size_t i = 0; i < h->nr; i++) {
+        resident += h->chunks[i].resident;
+    }
+    share = resident ? (double)expected / PAGE_SIZE / resident : 0;
+    for (size_t i = 0; i < h->nr; i++) {
+        PolicyChunk *c = &h->chunks[i];
+
+        behind += c->resident * share;
+        c->stored = behind >= c->resident ? c->resident : 0;
+        behind -= c->stored;
+        c->again = c->resident - c->stored;
+    }
+}
+
+static void count_resident(History *h, const GArray *data)
+{
+    for (size_t i = 0; i < h->nr; i++) {
+        h->chunks[i].resident = 0;
+    }
+    for (unsigned i = 0; i < data->len; i++) {
+        PrimRange range = g_array_index(data, PrimRange, i);
+        uint64_t len;
+
+        for (; range.len; range.start += len, range.len -= len) {
+            len = MIN(range.len, h->chunk - range.start % h->chunk);
+            h->chunks[range.start / h->chunk].resident +=
+                DIV_ROUND_UP(len, PAGE_SIZE);
+        }
+    }
+}
+
+void history_update(History *h, const GArray *populated, uint64_t expected)
+{
+    count_resident(h, populated);
+    for (size_t i = 0; i < h->nr; i++) {
+        PolicyChunk *c = &h->chunks[i];
+        Past *past = &h->past[i];
+        uint32_t grown = c->resident - MIN(c->resident, past->left);
+
+        c->again = MAX(past->again, grown);
+        past->back = past->discarded ? grown : past->back;
+    }
+    if (!h->learnt) {
+        guess(h, expected);
+    }
+}
+
+bool history_is_learnt(const History *h)
+{
+    return h->learnt;
+}
+
+const PolicyChunk *history_chunks(const History *h, size_t *nr, uint64_t *chunk)
+{
+    *nr = h->nr;
+    *chunk = h->chunk;
+    return h->chunks;
+}
+
+/* What the snapshot has written is what is not known to be zero any more */
+static void count_stored(History *h, const ZeroMap *known)
+{
+    uint64_t at = 0, end;
+
+    for (size_t i = 0; i < h->nr; i++) {
+        h->chunks[i].stored = 0;
+    }
+    while (at < h->len) {
+        at += zeromap_run(known, at, h->len - at);
+        end = at + zeromap_gap(known, at, h->len - at);
+        while (at < end) {
+            uint64_t upto = MIN(end, (at / h->chunk + 1) * h->chunk);
+
+            h->chunks[at / h->chunk].stored += (upto - at) / PAGE_SIZE;
+            at = upto;
+        }
+    }
+}
+
+static void learn_discarded(History *h, size_t i, uint32_t granule,
+                            bool populated)
+{
+    uint32_t pages = h->chunk / PAGE_SIZE;
+    PolicyChunk *c = &h->chunks[i];
+
+    h->past[i] = (Past) {
+        .left = populated ? pages
+                          : MIN(pages, (uint64_t)c->stored * granule),
+        .back = h->past[i].back,
+        .discarded = true,
+    };
+    c->wasted = 0;
+}
+
+/*
+ * Nothing tells pages that the guest has only read, or has filled with zeros,
+ * from those that it has not used; but they came back when they were discarded.
+ */
+static void learn_cleared(History *h, size_t i, const uint32_t *cleared,
+                          uint32_t granule, bool keeps)
+{
+    unsigned per_chunk = h->chunk / RAM_RESET_CHUNK;
+    PolicyChunk *c = &h->chunks[i];
+    Past *past = &h->past[i];
+    uint64_t touched = 0;
+    double useful;
+
+    for (size_t j = i * per_chunk; j < (i + 1) * per_chunk; j++) {
+        touched += (uint64_t)cleared[j] << qemu_target_page_bits();
+    }
+    past->left = MAX(c->resident, c->stored);
+    past->again = touched / PAGE_SIZE;
+    past->discarded = false;
+    useful = granule * policy_granules(granule, h->chunk / PAGE_SIZE,
+                                       c->stored + MAX(past->again,
+                                                       past->back));
+    if (!keeps && c->resident > useful) {
+        c->wasted += c->resident - useful;
+    }
+}
+
+/* Which chunks have been cleared in place, and not discarded before */
+static bool *cleared_chunks(const History *h, const RamResetBlock *blk)
+{
+    bool *cleared = g_new(bool, h->nr);
+
+    memset(cleared, true, h->nr);
+    for (unsigned p = 0; p < blk->parts->len; p++) {
+        RamResetPart *part = &g_array_index(blk->parts, RamResetPart, p);
+        size_t first = part->start / h->chunk;
+
+        /* One that can wait for the snapshot keeps pages */
+        if (part->strategy && !part->strategy->late) {
+            memset(cleared + first, false,
+                   DIV_ROUND_UP(part->len, h->chunk));
+        }
+    }
+    return cleared;
+}
+
+void history_learn(History *h, const RamResetBlock *blk, uint32_t granule,
+                   bool keeps)
+{
+    bool populated = ram_reset_block_is_preallocated(blk);
+    g_autofree bool *cleared = cleared_chunks(h, blk);
+
+    count_stored(h, blk->known);
+    for (size_t i = 0; i < h->nr; i++) {
+        if (cleared[i]) {
+            learn_cleared(h, i, blk->cleared, granule, keeps || populated);
+        } else {
+            learn_discarded(h, i, granule, populated);
+        }
+    }
+    h->learnt = true;
+}

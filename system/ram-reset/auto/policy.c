@@ -1,0 +1,291 @@
+/*
+ * ram-reset-auto: which strategy is the cheapest
+ *
+ * For each chunk of a block, and each strategy, the policy estimates what the
+ * next load is going to take: making memory zero, the faults while the snapshot
+ * is read, and those of the guest after it.  The sums over all chunks compare
+ * the strategies that treat all chunks alike.
+ *
+ * A fourth choice splits the block: it clears some chunks, and discards others.
+ * A run of discarded chunks takes one call more, so that what is best for a
+ * chunk depends on the one before it.  Of two states a chunk, cleared or
+ * discarded, dynamic programming finds the cheapest sequence, in a time that
+ * grows with the number of chunks.
+ *
+ * Of a page that neither the snapshot nor the guest uses any more, clearing has
+ * to find out at each load that it is zero; discarding it costs more, but once.
+ * Which is cheaper depends on how many loads are still to come, which nobody
+ * knows.  That is the ski rental problem: tests are the rent, a discard is the
+ * price.  The answer is to test until tests have cost as much as the discard
+ * would have, and then to discard.  If there are fewer loads, testing was the
+ * best that one could do; otherwise discarding at once was, and both together
+ * cost at most twice as much.  Hence clearing is charged with what it owes:
+ * tests that were wasted since the last discard.  (To both bounds add what one
+ * load's tests cost, and the margins below.)  If the guest does use a page
+ * again, its tests were not wasted.
+ *
+ * Costs are measured on scratch memory, which is small and in one piece.  A
+ * guest's pages that lie here and there in gigabytes take some times as long: 5
+ * times were seen.  So each strategy has a factor, which loads by it correct:
+ * by the square root of the error and at most 1.5 times, since one load may
+ * have been disturbed.  The factors of strategies that are not used go back
+ * towards 1, slowly, so that they are worth another try some day.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#include <glib.h>
+#else
+#include "qemu/osdep.h"
+#endif
+#include <math.h>
+#include "system/ram-reset/auto/policy.h"
+
+/* As in block/clear.c: one thread for each 64 MiB */
+#define PAGES_A_THREAD 16384
+
+/* Above any number of nanoseconds that a page can cost */
+#define FOOTPRINT_NS_A_PAGE 1e9
+
+/* What was calibrated is not off by more */
+#define MOST_SLOWER   8
+/* By how much one load changes that, and how much of it is left after one */
+#define MOST_AT_ONCE  1.5
+#define FORGET        0.98
+
+/*
+ * How much of the time of one before it in the enum a choice may take: what is
+ * simpler stays, since estimates are not exact
+ */
+static const double margins[POLICY_NR_CHOICES] = {
+    [POLICY_DISCARD] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
+};
+
+/*
+ * Discarding and remapping return the same pages to the host, which is most of
+ * what they cost: on the hosts seen so far neither is faster, and which of them
+ * is in measurements changes every time.
+ */
+#define MARGIN_OF_EQUALS 0.75
+
+double policy_score(PolicyObjective objective, const PolicyEstimate *e)
+{
+    switch (objective) {
+    case POLICY_LATENCY:
+        return e->reset + e->load + e->owed;
+    case POLICY_FOOTPRINT:
+        return e->resident * FOOTPRINT_NS_A_PAGE + e->reset + e->load +
+               e->guest + e->owed;
+    default:
+        return e->reset + e->load + e->guest + e->owed;
+    }
+}
+
+static void add(PolicyEstimate *sum, const PolicyEstimate *e)
+{
+    sum->reset += e->reset;
+    sum->load += e->load;
+    sum->guest += e->guest;
+    sum->owed += e->owed;
+    sum->resident += e->resident;
+}
+
+double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages)
+{
+    double all = (double)chunk_pages / granule;
+
+    if (granule == 1) {
+        return pages;
+    }
+    return all <= 1 ? pages > 0 : all * (1 - pow(1 - 1 / all, pages));
+}
+
+static double granules(const MemoryCosts *costs, const PolicyFacts *facts,
+                       uint32_t pages)
+{
+    return policy_granules(costs->granule, facts->chunk_pages, pages);
+}
+
+static unsigned clearing_threads(const PolicyFacts *facts)
+{
+    uint64_t pages = 0, wanted;
+
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        pages += facts->chunks[i].resident;
+    }
+    wanted = (pages + PAGES_A_THREAD - 1) / PAGES_A_THREAD;
+    return MAX(1, MIN(facts->threads, wanted));
+}
+
+static PolicyEstimate estimate_clear(const MemoryCosts *costs,
+                                     const PolicyFacts *facts,
+                                     const PolicyChunk *c, unsigned threads)
+{
+    uint32_t left = c->resident - MIN(c->resident, c->stored);
+    uint32_t dirty = MIN(left, c->again);
+    uint32_t missing = c->stored - MIN(c->resident, c->stored);
+    /* Where a granule is a chunk it is there, or it is not */
+    double brought = costs->granule >= facts->chunk_pages && c->resident
+                     ? 0 : granules(costs, facts, missing);
+
+    return (PolicyEstimate) {
+        .possible = true,
+        .reset = (dirty * costs->clear + (left - dirty) * costs->test) /
+                 threads,
+        .load = brought * costs->fault,
+        .owed = c->wasted * costs->test / threads,
+        .resident = c->resident + brought * costs->granule,
+    };
+}
+
+/* @remap: by fresh memory; else by discarding pages */
+static PolicyEstimate estimate_empty(const MemoryCosts *costs,
+                                     const PolicyFacts *facts,
+                                     const PolicyChunk *c, bool remap)
+{
+    bool populated = remap && facts->prealloc;
+    double all = (double)facts->chunk_pages / costs->granule;
+    double loaded = granules(costs, facts, c->stored);
+    double touched = granules(costs, facts, c->stored + c->again);
+    /* Of what is loaded the guest is taken to use as much as of the rest */
+    double mapped = granules(costs, facts, MIN(c->stored, c->again));
+    double fault = populated ? 0 : costs->fault;
+
+    return (PolicyEstimate) {
+        .possible = true,
+        .reset = c->resident * (remap ? costs->remap : costs->discard) +
+                 (populated ? all * costs->fault : 0),
+        .load = loaded * fault,
+        .guest = (touched - loaded) * (populated ? costs->guest_map :
+                                       fault + costs->guest_fault) +
+                 mapped * costs->guest_map,
+        .resident = populated ? facts->chunk_pages : loaded * costs->granule,
+    };
+}
+
+/*
+ * Backwards: at first @discard has what is best for a chunk if the one before
+ * it is cleared, and @follow if that is discarded.
+ */
+static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
+                            unsigned threads, bool *discard)
+{
+    g_autofree bool *follow = g_new(bool, facts->nr_chunks);
+    double after_clear = 0, after_discard = 0;
+    PolicyEstimate sum = { .possible = true };
+    bool discarding = false;
+
+    for (size_t i = facts->nr_chunks; i-- > 0;) {
+        const PolicyChunk *c = &facts->chunks[i];
+        PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
+        PolicyEstimate empty = estimate_empty(costs, facts, c, false);
+        double by_clear = policy_score(facts->objective, &clear) + after_clear;
+        double by_discard = policy_score(facts->objective, &empty) +
+                            after_discard;
+
+        discard[i] = by_discard + costs->discard_call < by_clear;
+        follow[i] = by_discard < by_clear;
+        after_clear = discard[i] ? by_discard + costs->discard_call : by_clear;
+        after_discard = follow[i] ? by_discard : by_clear;
+    }
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        const PolicyChunk *c = &facts->chunks[i];
+        PolicyEstimate e;
+
+        discard[i] = discarding ? follow[i] : discard[i];
+        sum.reset += discard[i] && !discarding ? costs->discard_call : 0;
+        discarding = discard[i];
+        e = discarding ? estimate_empty(costs, facts, c, false)
+                     : estimate_clear(costs, facts, c, threads);
+        add(&sum, &e);
+    }
+    return sum;
+}
+
+/* Numbers of pages are compared as they are, times with a margin */
+static bool is_better(PolicyObjective objective,
+                      const PolicyEstimate *estimates, PolicyChoice choice,
+                      PolicyChoice other)
+{
+    const PolicyEstimate *e = &estimates[choice], *than = &estimates[other];
+    double margin = choice == POLICY_REMAP && other == POLICY_DISCARD
+                    ? MARGIN_OF_EQUALS : margins[choice];
+
+    if (objective == POLICY_FOOTPRINT) {
+        if (e->resident != than->resident) {
+            return e->resident < than->resident;
+        }
+        objective = POLICY_TOTAL;
+    }
+    return policy_score(objective, e) < policy_score(objective, than) * margin;
+}
+
+PolicyDecision policy_decide(const MemoryCosts *costs,
+                             const PolicyFacts *facts, bool *discard)
+{
+    PolicyDecision d = { .choice = POLICY_CLEAR };
+    PolicyEstimate *e = d.estimates;
+    unsigned threads = clearing_threads(facts);
+
+    e[POLICY_CLEAR].possible = true;
+    e[POLICY_DISCARD].possible = facts->can_discard;
+    e[POLICY_DISCARD].reset = costs->discard_call;
+    e[POLICY_REMAP].possible = facts->can_remap;
+    e[POLICY_REMAP].reset = costs->remap_call;
+    for (size_t i = 0; i < facts->nr_chunks; i++) {
+        const PolicyChunk *c = &facts->chunks[i];
+        PolicyEstimate clear = estimate_clear(costs, facts, c, threads);
+        PolicyEstimate discarded = estimate_empty(costs, facts, c, false);
+        PolicyEstimate fresh = estimate_empty(costs, facts, c, true);
+
+        add(&e[POLICY_CLEAR], &clear);
+        add(&e[POLICY_DISCARD], &discarded);
+        add(&e[POLICY_REMAP], &fresh);
+    }
+    if (facts->can_discard && facts->can_split && facts->nr_chunks > 1) {
+        e[POLICY_SPLIT] = split(costs, facts, threads, discard);
+    }
+    for (PolicyChoice c = POLICY_DISCARD; c < POLICY_NR_CHOICES; c++) {
+        if (e[c].possible && is_better(facts->objective, e, c, d.choice)) {
+            d.choice = c;
+        }
+    }
+    return d;
+}
+
+/* What of each is off is off for the same reason */
+static bool discards_all(PolicyChoice choice)
+{
+    return choice == POLICY_DISCARD || choice == POLICY_REMAP;
+}
+
+bool policy_learn_together(PolicyChoice one, PolicyChoice other)
+{
+    return one == other || (discards_all(one) && discards_all(other));
+}
+
+MemoryCosts policy_experienced(const MemoryCosts *costs,
+                               const double slower[POLICY_NR_CHOICES])
+{
+    MemoryCosts c = *costs;
+
+    c.test *= slower[POLICY_CLEAR];
+    c.clear *= slower[POLICY_CLEAR];
+    c.discard_call *= slower[POLICY_DISCARD];
+    c.discard *= slower[POLICY_DISCARD];
+    c.remap_call *= slower[POLICY_REMAP];
+    c.remap *= slower[POLICY_REMAP];
+    return c;
+}
+
+double policy_slower(double slower, double ratio)
+{
+    slower *= MIN(MAX(sqrt(ratio), 1 / MOST_AT_ONCE), MOST_AT_ONCE);
+    return MIN(MAX(slower, 1.0 / MOST_SLOWER), MOST_SLOWER);
+}
+
+double policy_slower_unused(double slower)
+{
+    return pow(slower, FORGET);
+}

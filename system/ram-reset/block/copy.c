@@ -1,0 +1,330 @@
+/*
+ * The content of a RAM block that a snapshot has, and going back to it
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#endif
+#include <sys/mman.h>
+#include "system/ram-reset/block/copy.h"
+
+#define WORD_BITS (8 * sizeof(unsigned long))
+
+/* An untracked page is looked at in one of so many loads; divides WORD_BITS */
+#define SAMPLE_EVERY 8
+
+struct RamCopy {
+    uint64_t len, map_len;
+    size_t page_size;
+    size_t words;
+    uint8_t *copy;
+    uint64_t size;
+    unsigned long *stored;      /* pages that @copy has */
+    unsigned long *dirty;       /* at the last load */
+    unsigned long *untracked;
+};
+
+/* Takes @copy over, which may be MAP_FAILED */
+static RamCopy *new_copy(uint8_t *copy, uint64_t map_len, uint64_t len,
+                         size_t page_size)
+{
+    RamCopy *t = g_new0(RamCopy, 1);
+    bool failed = copy == MAP_FAILED;
+
+    t->copy = copy;
+    t->map_len = map_len;
+    t->len = len;
+    t->page_size = page_size;
+    t->words = (len / page_size + WORD_BITS - 1) / WORD_BITS;
+    if (!failed) {
+        /* Refused advice is no failure */
+        madvise(t->copy, map_len, MADV_DONTDUMP);
+        madvise(t->copy, map_len, MADV_DONTFORK);
+    }
+    t->stored = g_try_new0(unsigned long, t->words);
+    t->dirty = g_try_new0(unsigned long, t->words);
+    t->untracked = g_try_new0(unsigned long, t->words);
+    if (failed || !t->stored || !t->dirty || !t->untracked) {
+        ram_copy_free(t);
+        errno = ENOMEM;
+        return NULL;
+    }
+    return t;
+}
+
+RamCopy *ram_copy_new(uint64_t len, size_t page_size)
+{
+    uint8_t *copy = mmap(NULL, len, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (copy != MAP_FAILED) {
+        madvise(copy, len, MADV_NOHUGEPAGE);
+    }
+    return new_copy(copy, len, len, page_size);
+}
+
+static void set_stored(RamCopy *t, uint64_t page)
+{
+    t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
+}
+
+RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
+                          size_t page_size, const GArray *runs)
+{
+    RamCopy *t = new_copy(mmap(NULL, room, PROT_READ,
+                               MAP_SHARED | MAP_NORESERVE, fd, offset),
+                          room, len, page_size);
+
+    for (unsigned i = 0; t && i < runs->len; i++) {
+        PrimRange run = g_array_index(runs, PrimRange, i);
+
+        for (uint64_t at = run.start; at < run.start + run.len;
+             at += t->page_size) {
+            set_stored(t, at / t->page_size);
+        }
+        t->size += run.len;
+    }
+    return t;
+}
+
+void ram_copy_free(RamCopy *t)
+{
+    if (!t) {
+        return;
+    }
+    if (t->copy != MAP_FAILED) {
+        munmap(t->copy, t->map_len);
+    }
+    g_free(t->stored);
+    g_free(t->dirty);
+    g_free(t->untracked);
+    g_free(t);
+}
+
+static bool is_zero(const uint8_t *page, size_t size)
+{
+    return !page[0] && !memcmp(page, page + 1, size - 1);
+}
+
+static bool test(const unsigned long *bits, uint64_t page)
+{
+    return bits[page / WORD_BITS] & (1ul << (page % WORD_BITS));
+}
+
+void ram_copy_add(RamCopy *t, const uint8_t *host,
+                  uint64_t start, uint64_t end)
+{
+    for (uint64_t at = start; at < end; at += t->page_size) {
+        uint64_t page = at / t->page_size;
+
+        if (is_zero(host + at, t->page_size)) {
+            continue;
+        }
+        memcpy(t->copy + at, host + at, t->page_size);
+        if (!test(t->stored, page)) {
+            set_stored(t, page);
+            t->size += t->page_size;
+        }
+    }
+}
+
+void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
+                        size_t page_size, GArray *runs)
+{
+    PrimRange *last = runs->len ? &g_array_index(runs, PrimRange,
+                                                 runs->len - 1) : NULL;
+
+    for (uint64_t at = start; at < end; at += page_size) {
+        if (is_zero(host + at, page_size)) {
+            continue;
+        }
+        if (last && last->start + last->len == at) {
+            last->len += page_size;
+        } else {
+            PrimRange run = { at, page_size };
+
+            g_array_append_val(runs, run);
+            last = &g_array_index(runs, PrimRange, runs->len - 1);
+        }
+    }
+}
+
+uint64_t ram_copy_size(const RamCopy *t)
+{
+    return t->size;
+}
+
+const uint8_t *ram_copy_bytes(const RamCopy *t)
+{
+    return t->copy;
+}
+
+size_t ram_copy_words(const RamCopy *t)
+{
+    return t->words;
+}
+
+const unsigned long *ram_copy_untracked(const RamCopy *t)
+{
+    return t->untracked;
+}
+
+/* What is not stored must not be read from the copy, which would allocate it */
+static bool is_same(const RamCopy *t, const uint8_t *host, uint64_t page)
+{
+    uint64_t at = page * t->page_size;
+
+    return test(t->stored, page)
+           ? !memcmp(host + at, t->copy + at, t->page_size)
+           : is_zero(host + at, t->page_size);
+}
+
+static unsigned long sample(unsigned turn)
+{
+    unsigned long bits = 0;
+
+    for (unsigned i = turn % SAMPLE_EVERY; i < WORD_BITS; i += SAMPLE_EVERY) {
+        bits |= 1ul << i;
+    }
+    return bits;
+}
+
+/* The unchanged ones of word @w's pages that are untracked and @candidates */
+static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
+                               size_t w, unsigned long candidates)
+{
+    unsigned long found = 0;
+
+    for (; candidates; candidates &= candidates - 1) {
+        unsigned bit = __builtin_ctzl(candidates);
+
+        if (is_same(t, host, w * WORD_BITS + bit)) {
+            found |= 1ul << bit;
+        }
+    }
+    return found;
+}
+
+/*
+ * Pages lie scattered: to find the next one, in page tables and in memory,
+ * takes as long as to copy this one.
+ */
+static void fetch_ahead(const RamCopy *t, const uint8_t *host, size_t w,
+                        unsigned long next)
+{
+    if (next) {
+        uint64_t at = (w * WORD_BITS + __builtin_ctzl(next)) * t->page_size;
+
+        __builtin_prefetch(host + at, 1);
+        __builtin_prefetch(t->copy + at, 0);
+    }
+}
+
+void ram_copy_restore(RamCopy *t, uint8_t *host,
+                      const unsigned long *dirty, size_t first, size_t last,
+                      unsigned turn, bool leave_zeros, RamCopyCounts *counts)
+{
+    const unsigned long sampled = sample(turn);
+    const size_t size = t->page_size;
+
+    for (size_t w = first; w < last; w++) {
+        unsigned long now = dirty[w], left, stored = t->stored[w];
+
+        if (!(now | t->dirty[w])) {
+            continue;
+        }
+        counts->cold += __builtin_popcountl(now & ~t->untracked[w]);
+        left = unchanged(t, host, w, t->untracked[w] & now & sampled);
+        t->untracked[w] = (t->untracked[w] | t->dirty[w]) & now & ~left;
+        t->dirty[w] = now & ~left;
+        counts->dirty += __builtin_popcountl(now);
+        counts->stale += __builtin_popcountl(left);
+        now &= ~left;
+        counts->copied += __builtin_popcountl(now & stored);
+        counts->cleared += __builtin_popcountl(now & ~stored);
+        if (leave_zeros) {
+            now &= stored;
+        }
+        for (; now; now &= now - 1) {
+            unsigned bit = __builtin_ctzl(now);
+            uint64_t at = (w * WORD_BITS + bit) * size;
+
+            fetch_ahead(t, host, w, now & (now - 1));
+            if (stored & (1ul << bit)) {
+                memcpy(host + at, t->copy + at, size);
+            } else {
+                memset(host + at, 0, size);
+            }
+        }
+    }
+}
+
+void ram_copy_spare(const RamCopy *t, unsigned long *dirty,
+                    const unsigned long *present)
+{
+    for (size_t w = 0; w < t->words; w++) {
+        dirty[w] &= t->stored[w] | present[w];
+    }
+}
+
+bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
+                    uint64_t from, uint64_t *start, uint64_t *end)
+{
+    uint64_t page = from / t->page_size, pages = t->len / t->page_size;
+
+    while (page < pages && !(test(dirty, page) && !test(t->stored, page))) {
+        /* whole words at once where there is nothing */
+        page = dirty[page / WORD_BITS] & ~t->stored[page / WORD_BITS] &
+               (~0ul << (page % WORD_BITS))
+               ? page + 1 : (page / WORD_BITS + 1) * WORD_BITS;
+    }
+    if (page >= pages) {
+        return false;
+    }
+    *start = page * t->page_size;
+    while (page < pages && test(dirty, page) && !test(t->stored, page)) {
+        page++;
+    }
+    *end = page * t->page_size;
+    return true;
+}
+
+void ram_copy_compare(const RamCopy *t, uint8_t *host,
+                      const unsigned long *present, size_t first, size_t last,
+                      RamCopyCounts *counts)
+{
+    const uint64_t pages = t->len / t->page_size;
+
+    for (size_t w = first; w < last; w++) {
+        unsigned long left = present ? present[w] | t->stored[w] : ~0ul;
+
+        if (pages - w * WORD_BITS < WORD_BITS) {
+            left &= (1ul << (pages % WORD_BITS)) - 1;
+        }
+        for (; left; left &= left - 1) {
+            uint64_t page = w * WORD_BITS + __builtin_ctzl(left);
+            uint64_t at = page * t->page_size;
+
+            if (is_same(t, host, page)) {
+                continue;
+            }
+            counts->dirty++;
+            if (test(t->stored, page)) {
+                memcpy(host + at, t->copy + at, t->page_size);
+                counts->copied++;
+            } else {
+                memset(host + at, 0, t->page_size);
+                counts->cleared++;
+            }
+        }
+    }
+}

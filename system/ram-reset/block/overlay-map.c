@@ -1,0 +1,233 @@
+/*
+ * Which parts of blocks are mapped from a template
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#endif
+#include "system/ram-reset-flags.h"
+#include "system/ram-reset/block/overlay-map.h"
+
+/*
+ * @fd: the file, as a mapping keeps it locked in any case; @runs: of
+ * PrimRange, without what has been taken out
+ */
+typedef struct Mapped {
+    const void *host, *rb;
+    int fd;
+    GArray *runs;
+    unsigned taken_out;
+} Mapped;
+
+static GMutex lock;
+
+/* Under @lock, with which all functions but mapped_runs_*() are called */
+static GArray *all_mapped;
+
+static void update_any(void)
+{
+    __atomic_store_n(&ram_reset_flags.any_mapped, all_mapped->len > 0,
+                     __ATOMIC_RELAXED);
+}
+
+static void clear(void *mapped)
+{
+    Mapped *m = mapped;
+
+    if (m->fd >= 0) {
+        close(m->fd);
+    }
+    g_array_unref(m->runs);
+}
+
+static GArray *copy(const GArray *runs)
+{
+    GArray *new = g_array_sized_new(false, false, sizeof(PrimRange),
+                                    runs->len);
+
+    if (runs->len) {
+        g_array_append_vals(new, runs->data, runs->len);
+    }
+    return new;
+}
+
+static Mapped *find(const void *host, const void *rb)
+{
+    for (unsigned i = 0; all_mapped && i < all_mapped->len; i++) {
+        Mapped *m = &g_array_index(all_mapped, Mapped, i);
+
+        if (m->host == host) {
+            return !rb || m->rb == rb ? m : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* The first run of @m that ends behind @at */
+static unsigned first_run(const Mapped *m, uint64_t at)
+{
+    unsigned low = 0, high = m->runs->len;
+
+    while (low < high) {
+        unsigned mid = (low + high) / 2;
+        PrimRange run = g_array_index(m->runs, PrimRange, mid);
+
+        if (run.start + run.len > at) {
+            high = mid;
+        } else {
+            low = mid + 1;
+        }
+    }
+    return low;
+}
+
+static bool touches(const Mapped *m, uint64_t start, uint64_t end)
+{
+    unsigned i = first_run(m, start);
+
+    return i < m->runs->len &&
+           g_array_index(m->runs, PrimRange, i).start < end;
+}
+
+static void take_out(Mapped *m, uint64_t start, uint64_t end)
+{
+    unsigned i = first_run(m, start);
+
+    while (i < m->runs->len) {
+        PrimRange *run = &g_array_index(m->runs, PrimRange, i);
+        PrimRange rest = { end, run->start + run->len - end };
+
+        if (run->start >= end) {
+            return;
+        }
+        if (run->start + run->len <= end) {
+            rest.len = 0;
+        }
+        if (run->start < start) {
+            run->len = start - run->start;
+            i++;
+        } else {
+            g_array_remove_index(m->runs, i);
+        }
+        if (rest.len) {
+            g_array_insert_val(m->runs, i, rest);
+            return;
+        }
+    }
+}
+
+static unsigned count_taken_out(void)
+{
+    unsigned nr = 0;
+
+    for (unsigned i = 0; i < all_mapped->len; i++) {
+        nr += g_array_index(all_mapped, Mapped, i).taken_out;
+    }
+    return nr;
+}
+
+void mapped_runs_add(const void *host, const void *rb, int fd,
+                     const GArray *runs)
+{
+    Mapped m = {
+        .host = host, .rb = rb, .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+        .runs = copy(runs),
+    };
+
+    g_mutex_lock(&lock);
+    if (!all_mapped) {
+        all_mapped = g_array_new(false, false, sizeof(Mapped));
+        g_array_set_clear_func(all_mapped, clear);
+    }
+    g_array_append_val(all_mapped, m);
+    update_any();
+    g_mutex_unlock(&lock);
+}
+
+void mapped_runs_remove(const void *host)
+{
+    Mapped *m;
+
+    g_mutex_lock(&lock);
+    m = find(host, NULL);
+    if (m) {
+        g_array_remove_index_fast(all_mapped, m - (Mapped *)all_mapped->data);
+        update_any();
+    }
+    g_mutex_unlock(&lock);
+}
+
+int mapped_runs_fd(void)
+{
+    int fd;
+
+    g_mutex_lock(&lock);
+    fd = all_mapped && all_mapped->len
+         ? g_array_index(all_mapped, Mapped, 0).fd : -1;
+    g_mutex_unlock(&lock);
+    return fd;
+}
+
+bool mapped_runs_known(const void *host, const void *rb)
+{
+    bool known;
+
+    g_mutex_lock(&lock);
+    known = find(host, rb);
+    g_mutex_unlock(&lock);
+    return known;
+}
+
+GArray *mapped_runs_copy(const void *host, const void *rb)
+{
+    Mapped *m;
+    GArray *runs;
+
+    g_mutex_lock(&lock);
+    m = find(host, rb);
+    runs = m ? copy(m->runs) : NULL;
+    g_mutex_unlock(&lock);
+    return runs;
+}
+
+bool mapped_runs_touch(const void *host, uint64_t start, uint64_t end)
+{
+    Mapped *m;
+    bool touch;
+
+    g_mutex_lock(&lock);
+    m = find(host, NULL);
+    touch = m && touches(m, start, end);
+    g_mutex_unlock(&lock);
+    return touch;
+}
+
+int mapped_runs_take_out(const void *host, const void *rb, uint64_t start,
+                         uint64_t end, unsigned max,
+                         int (*make)(void *opaque), void *opaque)
+{
+    int ret = -ENOMEM;
+    Mapped *m;
+
+    g_mutex_lock(&lock);
+    m = find(host, rb);
+    if (!m || !touches(m, start, end)) {
+        ret = 1;
+    } else if (count_taken_out() < max) {
+        m->taken_out++;
+        ret = make(opaque);
+        if (ret >= 0) {
+            take_out(m, start, end);
+            ret = 0;
+        }
+    }
+    g_mutex_unlock(&lock);
+    return ret;
+}

@@ -1,0 +1,176 @@
+/*
+ * RAM reset: memory that is mapped from a template
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "system/ram-reset.h"
+#include "system/ram-reset/block/fresh.h"
+#include "system/ram-reset/block/overlay.h"
+#include "system/ram-reset/block/overlay-map.h"
+#include "system/ram-reset/block/base-pages.h"
+#include "system/ram-reset/trace.h"
+
+/*
+ * Each piece that is discarded may take two mappings more, of which a process
+ * has a limited number.  When an eighth of it is used up for that by all
+ * blocks, what is discarded is cleared.
+ */
+#define MAX_MAP_COUNT   "/proc/sys/vm/max_map_count"
+#define COMMON_LIMIT    65530
+
+static unsigned max_discards;
+static RAMBlockNotifier notifier;
+
+/* What is being given fresh memory; its removal is none.  BQL */
+static const uint8_t *replacing;
+
+static void forget(const uint8_t *host)
+{
+    ram_reset_small_pages_end(host);
+    mapped_runs_remove(host);
+}
+
+/* A block that is unplugged, at any time when the BQL is released */
+static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
+                          size_t max_size)
+{
+    if (host != replacing) {
+        forget(host);
+    }
+}
+
+static unsigned count_max_discards(void)
+{
+    g_autofree char *text = NULL;
+    unsigned max = g_file_get_contents(MAX_MAP_COUNT, &text, NULL, NULL)
+                   ? MIN(g_ascii_strtoull(text, NULL, 10), INT_MAX)
+                   : COMMON_LIMIT;
+
+    return MAX(max / 16, 1);
+}
+
+static void note(const RamResetBlock *blk, int fd, const GArray *runs)
+{
+    if (!notifier.ram_block_removed) {
+        max_discards = count_max_discards();
+        notifier.ram_block_removed = block_removed;
+        ram_block_notifier_add(&notifier);
+    }
+    mapped_runs_add(blk->rb->host, blk->rb, fd, runs);
+}
+
+char *ram_reset_map_refusal(const RamResetBlock *blk,
+                            const RamResetOverlay *from)
+{
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
+    const char *reason = ram_reset_block_refusal(blk->rb);
+
+    if (reason) {
+        return g_strdup(reason);
+    }
+    if (!blk->owner) {
+        reason = "no ram-reset object covers it";
+    } else if (backend && backend->policy != HOST_MEM_POLICY_DEFAULT) {
+        reason = "it has a NUMA policy, which a template on tmpfs would have "
+                 "for all";
+    } else if (blk->map.shared || blk->map.fd >= 0) {
+        reason = "it is not private anonymous memory";
+    } else if (blk->map.page_size != qemu_real_host_page_size() ||
+               from->page_size % qemu_real_host_page_size()) {
+        reason = "its pages have another size";
+    } else if (ram_reset_block_is_preallocated(blk)) {
+        reason = "it is preallocated";
+    } else if (from->runs->len > MAPPED_RUNS_MAX) {
+        reason = "what the snapshot has lies too scattered";
+    } else if (prim_is_on_hugetlbfs(from->fd)) {
+        reason = "the template is on hugetlbfs, of which a whole hugepage "
+                 "would be copied for a byte";
+    }
+    return reason ? g_strdup(reason) : ram_reset_fresh_refusal(blk);
+}
+
+/* A reset by fresh memory, whatever the block's own strategy is */
+static int replace(RamResetBlock *blk)
+{
+    int ret;
+
+    replacing = blk->rb->host;
+    ret = ram_reset_fresh(blk);
+    replacing = NULL;
+    if (ret >= 0) {
+        forget(blk->rb->host);
+    }
+    return ret;
+}
+
+int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
+{
+    PrimMap map = ram_reset_block_whole_map(blk);
+    int ret = replace(blk);
+
+    if (ret < 0) {
+        return ret;
+    }
+    /* From now on, so that a failure leaves no mapping that is not known */
+    note(blk, from->fd, from->runs);
+    ret = prim_overlay(&map, from->fd, from->offset,
+                       (PrimRange *)from->runs->data, from->runs->len);
+    if (ret == -EFAULT) {
+        ram_reset_die_without_memory(blk->info->name);
+    }
+    ram_reset_advise_as_before(blk->rb, &map);
+    ram_reset_small_pages(blk->rb);
+    trace_ram_reset_map(blk->info->name, from->runs->len, ret);
+    return ret;
+}
+
+void ram_reset_unmap(RamResetBlock *blk)
+{
+    g_autofree char *refusal = NULL;
+
+    if (blk->owner && mapped_runs_known(blk->rb->host, blk->rb)) {
+        refusal = ram_reset_fresh_refusal(blk);
+        if (!refusal) {
+            replace(blk);
+        }
+    }
+}
+
+typedef struct Discard {
+    PrimMap map;
+    PrimRange range;
+} Discard;
+
+static int discard(void *opaque)
+{
+    Discard *d = opaque;
+
+    return prim_overlay(&d->map, -1, 0, &d->range, 1);
+}
+
+bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
+{
+    uint64_t calls = 0;
+    Discard d = { .map = ram_reset_block_map(rb), .range = { start, len } };
+    int ret;
+
+    d.map.calls = &calls;
+    ret = mapped_runs_take_out(rb->host, rb, start, start + len, max_discards,
+                               discard, &d);
+    if (ret == 1) {
+        return false;
+    }
+    if (ret == -EFAULT) {
+        ram_reset_die_without_memory(rb->idstr);
+    }
+    if (ret < 0) {
+        memset(rb->host + start, 0, len);
+        return true;
+    }
+    d.map.host += start;
+    d.map.len = len;
+    ram_reset_advise_as_before(rb, &d.map);
+    return true;
+}

@@ -1,0 +1,372 @@
+/*
+ * ram-reset-hugefile: taking a file, before it is mapped
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/bitmap.h"
+#include "qemu/mmap-alloc.h"
+#include "qemu/rcu.h"
+#include "system/ram-reset/hugefile/hugefile.h"
+#include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/prim/trusted-file.h"
+#include "system/ram-reset/report.h"
+
+void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
+                    Error **errp)
+{
+    ram_reset_error(RAM_RESET(hf), errp, "cannot use '%s' for memory backend "
+                    "'%s': %s", path, RAM_RESET(hf)->memdev, reason);
+    g_free(reason);
+}
+
+/* Others may look what is in it, and no more */
+static bool is_own_dir(const char *dir)
+{
+    g_autofree char *refusal = NULL;
+    struct stat st;
+
+    if (lstat(dir, &st) < 0) {
+        return false;
+    }
+    refusal = trusted_file_refusal(&st, TRUST_DIRECTORY | TRUST_READERS);
+    return !refusal;
+}
+
+/* By the RAM file's name, so that two QEMUs find the same one */
+static char *default_state(const char *path, Error **errp)
+{
+    const char *run = g_getenv("XDG_RUNTIME_DIR");
+    g_autofree char *dir =
+        g_build_filename(run && g_path_is_absolute(run) ? run : "/run",
+                         "qemu-ram-reset", NULL);
+    g_autofree char *full = g_canonicalize_filename(path, NULL);
+    g_autofree char *sum = NULL, *base = NULL, *name = NULL;
+
+    if (mkdir(dir, 0700) < 0 && errno != EEXIST) {
+        error_setg_errno(errp, errno, "cannot create '%s'", dir);
+        error_append_hint(errp, "Give another place with state=FILE.\n");
+        return NULL;
+    }
+    if (!is_own_dir(dir)) {
+        error_setg(errp, "'%s' is not a directory that only this user may "
+                   "write to", dir);
+        error_append_hint(errp, "Give another place with state=FILE.\n");
+        return NULL;
+    }
+    sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, full, -1);
+    base = g_path_get_basename(full);
+    name = g_strdup_printf("%.32s-%.16s.state", base, sum);
+    return g_build_filename(dir, name, NULL);
+}
+
+static bool is_same_path(const char *one, const char *other)
+{
+    g_autofree char *a = g_canonicalize_filename(one, NULL);
+    g_autofree char *b = g_canonicalize_filename(other, NULL);
+
+    return !strcmp(a, b);
+}
+
+static bool open_state(RamResetHugefile *hf, Error **errp)
+{
+    ERRP_GUARD();
+    char *reason;
+
+    if (!hf->info.state) {
+        hf->info.state = hf->state ? g_strdup(hf->state)
+                                   : default_state(hf->path, errp);
+        if (!hf->info.state) {
+            ram_reset_error_prepend(RAM_RESET(hf), errp);
+            return false;
+        }
+    }
+    if (is_same_path(hf->info.state, hf->path)) {
+        hugefile_error(hf, hf->path, g_strdup("state= is the same file"), errp);
+        return false;
+    }
+    hf->state_fd = hugerecord_open(hf->info.state, &reason);
+    if (hf->state_fd < 0) {
+        hugefile_error(hf, hf->info.state, reason, errp);
+        return false;
+    }
+    return true;
+}
+
+/* Why the record does not say which pages of the file are clean, or NULL */
+static char *distrust(const HugeRecord *rec, const struct stat *st,
+                      uint64_t page_size)
+{
+    g_autofree char *boot_id = hugerecord_boot_id();
+
+    if (rec->in_use) {
+        return g_strdup_printf("process %" PRId64 " did not end in order",
+                               rec->pid);
+    }
+    if (!boot_id || strcmp(rec->boot_id, boot_id)) {
+        return g_strdup("the host has been started anew since");
+    }
+    if (rec->device != st->st_dev || rec->inode != st->st_ino ||
+        rec->page_size != page_size ||
+        rec->pages != st->st_size / page_size || !trusted_file_is_ours(st)) {
+        return g_strdup("the record is of another file");
+    }
+    if (rec->access_time != hugeram_access_time(st)) {
+        return g_strdup("somebody else has mapped the file since");
+    }
+    return NULL;
+}
+
+/* Fill in @hf->old for the file that is left over; it may have holes */
+static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
+                           uint64_t page_size)
+{
+    uint64_t pages = st->st_size / page_size;
+    HugeRecord rec = { 0 };
+    char *reason;
+
+    hf->info.reused_pages = (uint64_t)st->st_blocks * 512 / page_size;
+    hf->old = bitmap_new(pages);
+    if (hf->notice < 0) {
+        reason = g_strdup("the kernel cannot watch the file (inotify)");
+    } else if (hugerecord_read(hf->state_fd, &rec, &reason)) {
+        reason = distrust(&rec, st, page_size);
+    } else if (reason) {
+        ram_reset_warn(RAM_RESET(hf), "'%s' is damaged: %s; all of '%s' is "
+                       "cleared", hf->info.state, reason, hf->path);
+    } else {
+        reason = g_strdup("there is no record of it");
+    }
+    if (reason) {
+        bitmap_set(hf->old, 0, pages);
+        hf->info.record = g_strdup_printf("all pages may be dirty: %s",
+                                          reason);
+        g_free(reason);
+    } else {
+        for (uint64_t i = 0; i < pages; i++) {
+            if (rec.dirty[i]) {
+                set_bit(i, hf->old);
+            }
+        }
+        hf->info.record = g_strdup("the last run has ended in order");
+    }
+    hugerecord_clear(&rec);
+}
+
+/* The file as unlink= wants it, or none; leaves its lock to @hf->claim_fd */
+static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
+{
+    char *reason = hugeram_open(hf->path, &hf->claim_fd);
+    struct stat st;
+
+    if (reason) {
+        hugefile_error(hf, hf->path, reason, errp);
+        return false;
+    }
+    if (hf->claim_fd < 0) {
+        return true;
+    }
+    if (fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        return false;
+    }
+    /* Without a size it has not been finished */
+    if (hf->unlink != RAM_RESET_UNLINK_NEVER || !st.st_size) {
+        if (unlink(hf->path) < 0) {
+            hugefile_error(hf, hf->path,
+                           g_strdup_printf("the left-over file cannot be "
+                                           "removed: %s", strerror(errno)),
+                           errp);
+            return false;
+        }
+        close(hf->claim_fd);
+        hf->claim_fd = -1;
+        return true;
+    }
+    if (st.st_size != size) {
+        hugefile_error(hf, hf->path,
+                       g_strdup_printf("it has %" PRIu64 " bytes, not %" PRIu64
+                                       "; remove it, or let unlink=existing "
+                                       "do that", (uint64_t)st.st_size, size),
+                       errp);
+        return false;
+    }
+    /* In this order: nobody can use the file in between unnoticed */
+    hf->notice = hugeram_notice(hf->claim_fd);
+    if (!hugeram_is_ours_alone(hf->claim_fd, false) ||
+        fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path,
+                       g_strdup("another process has it open"), errp);
+        return false;
+    }
+    find_old_pages(hf, &st, qemu_fd_getpagesize(hf->claim_fd));
+    return true;
+}
+
+static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
+{
+    char *reason;
+
+    if (!claim_left_over(hf, size, errp)) {
+        return false;
+    }
+    if (hf->claim_fd < 0) {
+        reason = hugeram_create(hf->path, size, &hf->claim_fd);
+        if (reason) {
+            hugefile_error(hf, hf->path, reason, errp);
+            return false;
+        }
+        hf->created = true;
+        hf->notice = hugeram_notice(hf->claim_fd);
+        hf->info.record = g_strdup("the file is new");
+    }
+    reason = hugeram_reserve(hf->claim_fd, size,
+                             qemu_fd_getpagesize(hf->claim_fd));
+    if (reason) {
+        hugefile_error(hf, hf->path, reason, errp);
+        return false;
+    }
+    return true;
+}
+
+/* Nothing may write to the file before the record says so */
+static bool write_in_use(RamResetHugefile *hf, Error **errp)
+{
+    HugeRecord *rec = &hf->record;
+    struct stat st;
+    int ret;
+
+    if (fstat(hf->claim_fd, &st) < 0) {
+        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        return false;
+    }
+    *rec = (HugeRecord) {
+        .in_use = true,
+        .pid = getpid(),
+        .boot_id = hugerecord_boot_id(),
+        .device = st.st_dev,
+        .inode = st.st_ino,
+        .page_size = qemu_fd_getpagesize(hf->claim_fd),
+    };
+    rec->pages = st.st_size / rec->page_size;
+    rec->dirty = g_new(bool, rec->pages);
+    memset(rec->dirty, true, rec->pages);
+    ret = hugerecord_write(hf->state_fd, rec);
+    if (ret < 0) {
+        hugefile_error(hf, hf->info.state, g_strdup(strerror(-ret)), errp);
+    }
+    return ret == 0;
+}
+
+void hugefile_forget_claim(RamResetHugefile *hf)
+{
+    if (hf->claim_fd >= 0) {
+        if (hf->created) {
+            unlink(hf->path);
+        }
+        close(hf->claim_fd);
+        hf->claim_fd = -1;
+    }
+    if (hf->notice >= 0) {
+        close(hf->notice);
+        hf->notice = -1;
+    }
+    hf->created = false;
+    if (hf->state_fd >= 0) {
+        close(hf->state_fd);
+        hf->state_fd = -1;
+    }
+    hugerecord_clear(&hf->record);
+    g_clear_pointer(&hf->old, g_free);
+    g_clear_pointer(&hf->path, g_free);
+    g_clear_pointer(&hf->id, g_free);
+    g_free(hf->info.file);
+    g_free(hf->info.state);
+    g_free(hf->info.record);
+    memset(&hf->info, 0, sizeof(hf->info));
+}
+
+RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend)
+{
+    const char *id = object_get_canonical_path_component(OBJECT(backend));
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        if (object_dynamic_cast(objs->pdata[i], TYPE_RAM_RESET_HUGEFILE) &&
+            !g_strcmp0(RAM_RESET(objs->pdata[i])->memdev, id)) {
+            return RAM_RESET_HUGEFILE(objs->pdata[i]);
+        }
+    }
+    return NULL;
+}
+
+/* What of @backend's properties does not go with a file that is kept */
+static const char *backend_refusal(HostMemoryBackend *backend)
+{
+    Object *obj = OBJECT(backend);
+
+    if (!object_dynamic_cast(obj, "memory-backend-file")) {
+        return "it has no file that could be kept; use memory-backend-file";
+    }
+    if (!backend->share) {
+        return "share=off would not put the guest's pages into the file; "
+               "use share=on";
+    }
+    if (!backend->reserve) {
+        return "with reserve=off the host may run out of hugepages while the "
+               "guest runs; use reserve=on";
+    }
+    if (object_property_get_bool(obj, "readonly", NULL)) {
+        return "readonly=on is not for memory that is to be cleared";
+    }
+    if (object_property_get_uint(obj, "offset", NULL)) {
+        return "offset= is not supported: a file belongs to one backend";
+    }
+    if (runstate_check(RUN_STATE_INMIGRATE)) {
+        return "with -incoming the memory may be another QEMU's";
+    }
+    return NULL;
+}
+
+bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
+                    Error **errp)
+{
+    const char *reason;
+
+    if (hf->rb) {
+        /* Of a backend with that id; the memory map lets go of it first */
+        drain_call_rcu();
+    }
+    if (hf->reclaiming) {
+        drain_call_rcu();
+        hf->reclaiming = false;
+    }
+    if (hf->rb) {
+        ram_reset_error(RAM_RESET(hf), errp, "the memory of the memory backend "
+                        "that was called '%s' before is still being removed; "
+                        "try again", RAM_RESET(hf)->memdev);
+        return false;
+    }
+    reason = backend_refusal(backend);
+    if (reason) {
+        error_setg(errp, "%s '%s' does not go with memory backend '%s': %s",
+                   TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
+                   RAM_RESET(hf)->memdev, reason);
+        return false;
+    }
+    hugefile_forget_claim(hf);
+    hf->id = g_strdup(ram_reset_id(RAM_RESET(hf)));
+    hf->path = object_property_get_str(OBJECT(backend), "mem-path", NULL);
+    if (!hf->path) {
+        return true;    /* the backend will say so */
+    }
+    hf->info.file = g_strdup(hf->path);
+    if (!open_state(hf, errp) || !claim_file(hf, backend->size, errp) ||
+        !write_in_use(hf, errp)) {
+        hugefile_forget_claim(hf);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,257 @@
+/*
+ * The file on hugetlbfs that guest RAM is kept in from run to run
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#include <sys/file.h>
+#endif
+#include <sys/inotify.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/prim/prim.h"
+#include "system/ram-reset/prim/trusted-file.h"
+
+#define NS_PER_S INT64_C(1000000000)
+
+static char *lock(int fd)
+{
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        return g_strdup(errno == EWOULDBLOCK ? "another process uses it"
+                                             : g_strerror(errno));
+    }
+    return NULL;
+}
+
+static char *check_kind(int fd)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return g_strdup("it is a directory, in which files get no name to "
+                        "find them by; give the name of a file in it");
+    }
+    if (!S_ISREG(st.st_mode) || !prim_is_on_hugetlbfs(fd)) {
+        return g_strdup("it is not a file on hugetlbfs");
+    }
+    /* Nobody has it open, see check_unused(), and what is in it is cleared */
+    return trusted_file_refusal(&st, TRUST_ANY_MODE | TRUST_LINKS);
+}
+
+/* Not proven to be unused is not good enough for a file that is cleared */
+static char *check_unused(int fd)
+{
+    if (hugeram_is_ours_alone(fd, false)) {
+        return NULL;
+    }
+    if (errno == EAGAIN) {
+        return g_strdup("another process has it open");
+    }
+    return g_strdup_printf("the kernel does not tell whether another process "
+                           "has it open (%s); see sysctl fs.leases-enable",
+                           g_strerror(errno));
+}
+
+char *hugeram_open(const char *path, int *fd)
+{
+    char *reason;
+
+    *fd = trusted_file_open(AT_FDCWD, path, O_RDONLY);
+    if (*fd < 0) {
+        return errno == ENOENT ? NULL :
+               g_strdup(errno == EWOULDBLOCK ? "another process is about to "
+                                               "stop using it; try again"
+                                             : trusted_file_open_error(errno));
+    }
+    reason = check_kind(*fd) ?: lock(*fd) ?: check_unused(*fd);
+    if (reason) {
+        close(*fd);
+        *fd = -1;
+    }
+    return reason;
+}
+
+static char *check_size(int fd, uint64_t size)
+{
+    struct statfs fs;
+    PrimLimit limit;
+    int ret;
+
+    if (fstatfs(fd, &fs) == 0 && size % fs.f_bsize) {
+        return g_strdup_printf("a size of %" G_GUINT64_FORMAT " bytes is not a "
+                               "multiple of %lu KiB, which its hugepages have",
+                               size, (unsigned long)fs.f_bsize / 1024);
+    }
+    prim_limit_begin(&limit);
+    ret = ftruncate(fd, size);
+    prim_limit_end(&limit);
+    if (ret < 0) {
+        return g_strdup_printf("it cannot be given a size of %"
+                               G_GUINT64_FORMAT " bytes: %s", size,
+                               g_strerror(errno));
+    }
+    return NULL;
+}
+
+/* For reading only, so that hugeram_notice() takes no note of our own close */
+static char *reopen(int *fd)
+{
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", *fd);
+    int from = *fd;
+    char *reason = NULL;
+
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) {
+        reason = g_strdup_printf("it cannot be opened: %s", g_strerror(errno));
+    }
+    close(from);
+    return reason ?: lock(*fd);
+}
+
+char *hugeram_create(const char *path, uint64_t size, int *fd)
+{
+    char *reason;
+
+    *fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL);
+    if (*fd < 0) {
+        return g_strdup_printf("it cannot be created: %s", g_strerror(errno));
+    }
+    reason = lock(*fd);
+    if (!reason) {
+        reason = check_kind(*fd) ?: check_size(*fd, size) ?: reopen(fd);
+        if (reason) {
+            unlink(path);
+        }
+    }
+    if (reason && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    return reason;
+}
+
+static uint64_t pool_figure(uint64_t page_size, const char *what)
+{
+    g_autofree char *text = NULL;
+    g_autofree char *name =
+        g_strdup_printf("/sys/kernel/mm/hugepages/hugepages-%"
+                        G_GUINT64_FORMAT "kB/%s_hugepages", page_size / 1024,
+                        what);
+
+    return g_file_get_contents(name, &text, NULL, NULL)
+           ? g_ascii_strtoull(text, NULL, 10) : 0;
+}
+
+char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size)
+{
+    void *p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+    int err = errno;
+    struct stat st;
+
+    if (p != MAP_FAILED) {
+        munmap(p, size);
+        return NULL;
+    }
+    if (err != ENOMEM || fstat(fd, &st) < 0) {
+        return g_strdup_printf("it cannot be mapped: %s", g_strerror(err));
+    }
+    return g_strdup_printf("%" G_GUINT64_FORMAT " hugepages of %"
+                           G_GUINT64_FORMAT " KiB are needed, the file has %"
+                           G_GUINT64_FORMAT " and the host %" G_GUINT64_FORMAT
+                           " to spare; raise vm.nr_hugepages, or the size of "
+                           "the mount",
+                           size / page_size, page_size / 1024,
+                           (uint64_t)st.st_blocks * 512 / page_size,
+                           pool_figure(page_size, "free") -
+                           pool_figure(page_size, "resv"));
+}
+
+char *hugeram_take_over(int from, int to, const char *path)
+{
+    struct stat ours, theirs, named;
+    char *reason;
+
+    if (fstat(from, &ours) < 0 || fstat(to, &theirs) < 0) {
+        reason = g_strdup(g_strerror(errno));
+    } else if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino ||
+               lstat(path, &named) < 0 || named.st_dev != ours.st_dev ||
+               named.st_ino != ours.st_ino) {
+        reason = g_strdup("somebody has put another file in its place");
+    } else {
+        reason = NULL;
+    }
+    close(from);
+    return reason ?: lock(to) ?: check_unused(to);
+}
+
+int hugeram_notice(int fd)
+{
+    int notice = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
+
+    if (notice >= 0 && inotify_add_watch(notice, path, IN_CLOSE_WRITE) < 0) {
+        close(notice);
+        notice = -1;
+    }
+    return notice;
+}
+
+bool hugeram_was_closed(int notice)
+{
+    char events[1024];
+    bool none = read(notice, events, sizeof(events)) < 0 && errno == EAGAIN;
+
+    close(notice);
+    return !none;
+}
+
+bool hugeram_is_ours_alone(int fd, bool hold)
+{
+    /* Who opens the file meanwhile waits, and we are told: by no SIGIO */
+    if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
+        fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
+        return false;
+    }
+    /* Or QEMU would have to wait for itself when it opens the file */
+    return hold || fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
+bool hugeram_watch(int fd, int64_t *time)
+{
+    /* Long past, so that also a mount with relatime takes note of each map */
+    int64_t s = g_random_int_range(1, 1 << 29);
+    int64_t ns = g_random_int_range(0, NS_PER_S);
+    struct timespec times[2] = {
+        { .tv_sec = s, .tv_nsec = ns }, { .tv_nsec = UTIME_OMIT },
+    };
+    struct statvfs fs;
+    struct stat st;
+
+    *time = s * NS_PER_S + ns;
+    return futimens(fd, times) == 0 && fstat(fd, &st) == 0 &&
+           hugeram_access_time(&st) == *time &&
+           fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_NOATIME) &&
+           hugeram_is_ours_alone(fd, false);
+}
+
+int64_t hugeram_access_time(const struct stat *st)
+{
+    return st->st_atim.tv_sec * NS_PER_S + st->st_atim.tv_nsec;
+}

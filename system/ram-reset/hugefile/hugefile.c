@@ -1,0 +1,367 @@
+/*
+ * ram-reset-hugefile: hugepages that outlive a load, and QEMU
+ *
+ * In a load, QEMU clears in place what may hold bytes other than zero and is
+ * not overwritten by the snapshot.  Between runs the pages stay in the file,
+ * and what is known of them in a record, see hugerecord.h.  The record must
+ * never say that a page is clean which is not, however QEMU ends and whoever
+ * else opens the file.  So QEMU
+ *
+ * 1. locks the record, then the file, and refuses a file that another process
+ *    has open (hugefile_claim());
+ * 2. believes the record only if its checksum is right, it was written by an
+ *    orderly end since the host was started, it is of this very file, and the
+ *    file has the access time that was set then, so that nobody has mapped it:
+ *    else all pages may be dirty;
+ * 3. writes "in use, all pages dirty" before the file can be written to;
+ * 4. maps the file, takes its lock over to the new descriptor, sets another
+ *    access time, and takes all pages for dirty if somebody has closed the
+ *    file since it was claimed (hugefile_mapped());
+ * 5. clears the dirty pages before the guest runs, in a load or without one;
+ * 6. at the end holds off others by a lease, and if the access time shows that
+ *    nobody has mapped the file, nor can another QEMU run on it after a
+ *    migration, clears the pages that its own page table has or lists them as
+ *    dirty; otherwise all pages are dirty.  Only after that it writes "not in
+ *    use" (hugefile_release()).
+ *
+ * A QEMU that is killed between 3 and 6 leaves a record that is not believed.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "hw/qdev-core.h"
+#include "qom/object_interfaces.h"
+#include "system/runstate.h"
+#include "system/ram-reset/hugefile/hugefile.h"
+#include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/hugefile/pages.h"
+#include "system/ram-reset/report.h"
+#include "system/ram-reset/trace.h"
+
+/* Before any device can look at RAM when the VM starts to run */
+#define VM_STATE_PRIORITY (-1000)
+
+/* -loadvm will overwrite RAM before the guest runs */
+static bool load_expected;
+
+void ram_reset_expect_load(void)
+{
+    load_expected = true;
+}
+
+static void hugefile_vm_state(void *opaque, bool running, RunState state)
+{
+    RamResetHugefile *hf = opaque;
+
+    /* The load that was expected has left this block alone */
+    if (running && hf->rb && hf->old) {
+        hugefile_clear_old(hf);
+    }
+}
+
+static bool hugefile_supports(RamReset *rr, const RamResetBlock *blk,
+                              Error **errp)
+{
+    if (RAM_RESET_HUGEFILE(rr)->rb != blk->rb) {
+        error_setg(errp, "its file is not one of this object");
+        return false;
+    }
+    return true;
+}
+
+static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
+                         uint64_t start, uint64_t len)
+{
+    hugefile_zero_pages(RAM_RESET_HUGEFILE(rr), blk, start, len);
+    return 0;
+}
+
+/*
+ * RAM is in order and nobody writes to it any more: say what it holds.  After
+ * a migration it may be what the other QEMU runs on (x-ignore-shared).
+ */
+static void hugefile_release(RamResetHugefile *hf)
+{
+    HugeRecord *rec = &hf->record;
+    bool ours = !runstate_check(RUN_STATE_POSTMIGRATE) &&
+                hugeram_is_ours_alone(hf->rb->fd, true) &&
+                hugefile_nobody_else_maps(hf);
+
+    if (ours) {
+        hugefile_clean_up(hf);
+    } else if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
+        warn_report("%s '%s': '%s' is left as it is, since others may use it; "
+                    "the next start clears all of it", TYPE_RAM_RESET_HUGEFILE,
+                    hf->id, hf->path);
+    }
+    rec->in_use = false;
+    if (!hugeram_watch(hf->rb->fd, &rec->access_time)) {
+        memset(rec->dirty, true, rec->pages);
+    }
+    hugerecord_write(hf->state_fd, rec);
+    trace_ram_reset_hugefile_end(hf->path, ours);
+}
+
+static void hugefile_let_go(RamResetHugefile *hf)
+{
+    if (hf->rb) {
+        /* First of all: to remove the notifier notifies it of each block */
+        hf->rb = NULL;
+        ram_block_notifier_remove(&hf->notifier);
+        qemu_del_vm_change_state_handler(hf->vm_state);
+    }
+}
+
+static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
+                             size_t max_size)
+{
+    RamResetHugefile *hf = container_of(n, RamResetHugefile, notifier);
+
+    if (hf->rb && host == hf->rb->host) {
+        hugefile_release(hf);
+        hugefile_let_go(hf);
+        hugefile_forget_claim(hf);
+        hf->reclaiming = true;
+    }
+}
+
+/* From the descriptor that has claimed the file to the one that QEMU maps */
+static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
+{
+    char *reason = hugeram_take_over(hf->claim_fd, fd, hf->path);
+
+    hf->claim_fd = -1;
+    if (!reason && hf->unlink == RAM_RESET_UNLINK_ALWAYS &&
+        unlink(hf->path) < 0) {
+        reason = g_strdup_printf("it cannot be removed: %s", strerror(errno));
+    }
+    if (reason) {
+        hugefile_error(hf, hf->path, reason, errp);
+        return false;
+    }
+    return true;
+}
+
+static void warn_of_kept_file(RamResetHugefile *hf)
+{
+    if (!hf->watched) {
+        ram_reset_warn(RAM_RESET(hf), "it cannot be told who maps '%s' "
+                       "(mounted with noatime, or open elsewhere): all of it "
+                       "is cleared at each start", hf->path);
+    }
+    ram_reset_warn(RAM_RESET(hf), "unlink=never: '%s' keeps its hugepages, and "
+                   "what the guest had in them if QEMU is killed, until "
+                   "somebody removes it", hf->path);
+}
+
+/* The file has been mapped, and nobody has looked at it yet */
+static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
+                            Error **errp)
+{
+    RAMBlock *rb = backend->mr.ram_block;
+    bool closed;
+
+    if (!take_over(hf, rb->fd, errp)) {
+        return false;
+    }
+    hf->rb = rb;
+    hf->watched = hugeram_watch(rb->fd, &hf->record.access_time);
+    /* Not before: what the one does not see any more the other does */
+    closed = hf->notice < 0 || hugeram_was_closed(hf->notice);
+    hf->notice = -1;
+    hf->notifier.ram_block_removed = hugefile_removed;
+    ram_block_notifier_add(&hf->notifier);
+    hf->vm_state = qemu_add_vm_change_state_handler_prio(hugefile_vm_state, hf,
+                                                         VM_STATE_PRIORITY);
+    if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
+        warn_of_kept_file(hf);
+    }
+    /* All pages, if somebody has had the file since it was looked at */
+    hugefile_find_old(hf, closed);
+    if (hf->old && (!load_expected || phase_check(PHASE_MACHINE_READY))) {
+        hugefile_clear_old(hf);
+    }
+    return true;
+}
+
+bool ram_reset_backend_alloc(HostMemoryBackend *backend,
+                             bool (*alloc)(HostMemoryBackend *backend,
+                                           Error **errp),
+                             Error **errp)
+{
+    RamResetHugefile *hf = hugefile_by_memdev(backend);
+
+    if (!hf) {
+        return alloc(backend, errp);
+    }
+    if (!hugefile_claim(hf, backend, errp)) {
+        return false;
+    }
+    if (!alloc(backend, errp)) {
+        hugefile_forget_claim(hf);
+        return false;
+    }
+    if (!hugefile_mapped(hf, backend, errp)) {
+        hugefile_forget_claim(hf);
+        hf->reclaiming = true;
+        return false;
+    }
+    return true;
+}
+
+static bool hugefile_check(RamReset *rr, Error **errp)
+{
+    Object *obj;
+
+    if (!rr->memdev) {
+        ram_reset_error(rr, errp, "property 'memdev' is missing: one object "
+                        "serves one memory backend");
+        return false;
+    }
+    obj = object_resolve_path_component(object_get_objects_root(), rr->memdev);
+    if (obj && !RAM_RESET_HUGEFILE(rr)->rb) {
+        ram_reset_error(rr, errp, "memory backend '%s' has been made without "
+                        "it; create the %s object first", rr->memdev,
+                        TYPE_RAM_RESET_HUGEFILE);
+        return false;
+    }
+    return true;
+}
+
+static void hugefile_query(RamReset *rr, RamResetObjectInfo *obj)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(rr);
+    RamResetHugefileInfo *info;
+
+    if (!hf->rb) {
+        return;
+    }
+    info = obj->hugefile = g_memdup2(&hf->info, sizeof(hf->info));
+    info->file = g_strdup(hf->info.file);
+    info->state = g_strdup(hf->info.state);
+    info->record = g_strdup(hf->info.record);
+    info->unlink = hf->unlink;
+}
+
+/* Deleting it would leave nobody to look after the file */
+static bool hugefile_can_be_deleted(UserCreatable *uc)
+{
+    return !RAM_RESET_HUGEFILE(uc)->rb;
+}
+
+static int hugefile_get_unlink(Object *obj, Error **errp)
+{
+    return RAM_RESET_HUGEFILE(obj)->unlink;
+}
+
+/* What has been done to the file cannot be undone */
+static bool can_be_set(RamResetHugefile *hf, const char *name, Error **errp)
+{
+    if (hf->state_fd >= 0) {
+        error_setg(errp, "cannot change property '%s' of %s '%s' while its "
+                   "file is in use", name, TYPE_RAM_RESET_HUGEFILE,
+                   ram_reset_id(RAM_RESET(hf)));
+    }
+    return hf->state_fd < 0;
+}
+
+static void hugefile_set_unlink(Object *obj, int value, Error **errp)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    if (can_be_set(hf, "unlink", errp)) {
+        hf->unlink = value;
+    }
+}
+
+static char *hugefile_get_state(Object *obj, Error **errp)
+{
+    return g_strdup(RAM_RESET_HUGEFILE(obj)->state);
+}
+
+static void hugefile_set_state(Object *obj, const char *value, Error **errp)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    if (can_be_set(hf, "state", errp)) {
+        g_free(hf->state);
+        hf->state = g_strdup(value);
+    }
+}
+
+static bool hugefile_get_clear_on_exit(Object *obj, Error **errp)
+{
+    return RAM_RESET_HUGEFILE(obj)->clear_on_exit;
+}
+
+static void hugefile_set_clear_on_exit(Object *obj, bool value, Error **errp)
+{
+    RAM_RESET_HUGEFILE(obj)->clear_on_exit = value;
+}
+
+static void hugefile_instance_init(Object *obj)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    hf->state_fd = hf->claim_fd = hf->notice = -1;
+    hf->clear_on_exit = true;
+}
+
+static void hugefile_instance_finalize(Object *obj)
+{
+    RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
+
+    /* At QEMU's end: vCPUs and devices have been stopped, if all went well */
+    if (hf->rb && !runstate_is_live(runstate_get())) {
+        hugefile_release(hf);
+    }
+    hugefile_let_go(hf);
+    hugefile_forget_claim(hf);
+    g_free(hf->state);
+}
+
+static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
+{
+    RamResetClass *rrc = RAM_RESET_CLASS(oc);
+
+    rrc->late = true;
+    rrc->memdev_comes_later = true;
+    rrc->check = hugefile_check;
+    rrc->locks_file = true;
+    rrc->supports = hugefile_supports;
+    rrc->zero = hugefile_zero;
+    rrc->query = hugefile_query;
+    USER_CREATABLE_CLASS(oc)->can_be_deleted = hugefile_can_be_deleted;
+
+    object_class_property_add_enum(oc, "unlink", "RamResetUnlink",
+                                   &RamResetUnlink_lookup,
+                                   hugefile_get_unlink, hugefile_set_unlink);
+    object_class_property_set_description(oc, "unlink",
+        "When to remove the file: if it exists at start (existing), then and "
+        "as soon as it is mapped (always), or never");
+    object_class_property_add_str(oc, "state", hugefile_get_state,
+                                  hugefile_set_state);
+    object_class_property_set_description(oc, "state",
+        "File that says which hugepages may hold bytes of an earlier run");
+    object_class_property_add_bool(oc, "clear-on-exit",
+                                   hugefile_get_clear_on_exit,
+                                   hugefile_set_clear_on_exit);
+    object_class_property_set_description(oc, "clear-on-exit",
+        "With unlink=never, clear memory when QEMU ends, not when it starts");
+}
+
+static const TypeInfo hugefile_types[] = {
+    {
+        .name = TYPE_RAM_RESET_HUGEFILE,
+        .parent = TYPE_RAM_RESET,
+        .instance_size = sizeof(RamResetHugefile),
+        .instance_init = hugefile_instance_init,
+        .instance_finalize = hugefile_instance_finalize,
+        .class_init = hugefile_class_init,
+    },
+};
+
+DEFINE_TYPES(hugefile_types)

@@ -1,0 +1,73 @@
+/*
+ * ram-reset-hugefile: what its parts share
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_HUGEFILE_H
+#define RAM_RESET_HUGEFILE_H
+
+#include "qapi/qapi-types-ram-reset-object.h"
+#include "system/runstate.h"
+#include "system/ram-reset/internal.h"
+#include "system/ram-reset/hugefile/record.h"
+
+OBJECT_DECLARE_SIMPLE_TYPE(RamResetHugefile, RAM_RESET_HUGEFILE)
+
+/**
+ * RamResetHugefile: one file
+ *
+ * @state: path of the file with the record; NULL for the default
+ * @state_fd: that file, locked; -1 if no file has been claimed
+ * @id: the object's, which has none any more when it is finalized
+ * @path: of the RAM file
+ * @claim_fd: the RAM file, locked, until QEMU has mapped it; then -1
+ * @notice: takes note of others who close the file until then
+ * @created: @claim_fd is a file that was not there before
+ * @rb: the RAM block, from the time it is mapped until it is removed
+ * @reclaiming: a former RAM block may still have its file open
+ * @record: what the record says while the file is in use
+ * @watched: somebody else's mapping of the file would be noticed
+ * @old: hugepages that may hold bytes of an earlier run; NULL if none does.
+ *     Not when the guest runs.
+ * @info: what query-ram-reset shows
+ */
+struct RamResetHugefile {
+    RamReset parent;
+
+    RamResetUnlink unlink;
+    char *state;
+    bool clear_on_exit;
+
+    int state_fd;
+    char *id, *path;
+    int claim_fd, notice;
+    bool created;
+    RAMBlock *rb;
+    bool reclaiming;
+    HugeRecord record;
+    bool watched;
+    unsigned long *old;
+    RamResetHugefileInfo info;
+    RAMBlockNotifier notifier;
+    VMChangeStateEntry *vm_state;
+};
+
+/* The object that names @backend, or NULL */
+RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend);
+
+/* "cannot use '@path'", for what, and why; frees @reason */
+void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
+                    Error **errp);
+
+/*
+ * Take the file that @backend is about to map: sets @hf->claim_fd.  False with
+ * @errp set, and nothing taken, if it cannot be used.
+ */
+bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
+                    Error **errp);
+
+/* Close and unlock both files, forget all that was found out about them */
+void hugefile_forget_claim(RamResetHugefile *hf);
+
+#endif

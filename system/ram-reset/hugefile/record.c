@@ -1,0 +1,315 @@
+/*
+ * What is known of a hugepage file between two runs
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifdef RAM_RESET_STANDALONE
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#else
+#include "qemu/osdep.h"
+#include <sys/file.h>
+#endif
+#include "system/ram-reset/hugefile/record.h"
+#include "system/ram-reset/prim/prim.h"
+#include "system/ram-reset/prim/trusted-file.h"
+
+#define VERSION   1
+#define GROUP     "hugefile"
+#define HEADER    "[" GROUP "]\n"
+#define CHECKSUM  "sha256="
+#define DIGITS    64
+#define MAX_SIZE  (16 * 1024 * 1024)
+#define MAX_PAGES (UINT64_C(1) << 24)   /* 32 TiB of 2 MiB pages */
+
+void hugerecord_clear(HugeRecord *rec)
+{
+    g_free(rec->boot_id);
+    g_free(rec->dirty);
+    memset(rec, 0, sizeof(*rec));
+}
+
+char *hugerecord_boot_id(void)
+{
+    char *id = NULL;
+
+    if (!g_file_get_contents("/proc/sys/kernel/random/boot_id", &id, NULL,
+                             NULL)) {
+        return NULL;
+    }
+    return g_strchomp(id);
+}
+
+/* As file systems on a disk leave what was written just before a power cut */
+static bool is_nul(const char *text, size_t len)
+{
+    return !text[0] && !memcmp(text, text + 1, len - 1);
+}
+
+/* What is written to must have been one of ours, damaged or not */
+static char *content_refusal(int fd)
+{
+    struct stat st;
+    g_autofree char *text = NULL;
+    ssize_t n;
+
+    if (fstat(fd, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    if (st.st_size <= MAX_SIZE) {
+        text = g_malloc0(st.st_size + 1);
+        n = pread(fd, text, st.st_size, 0);
+        if (!st.st_size || (n == st.st_size &&
+                            (g_str_has_prefix(text, HEADER) ||
+                             is_nul(text, n) ||
+                             g_strstr_len(text, n, "\n" CHECKSUM)))) {
+            return NULL;
+        }
+    }
+    return g_strdup("it is not a state file; remove it, or give another one "
+                    "with state=FILE");
+}
+
+static char *lock_refusal(int fd, int err)
+{
+    HugeRecord rec = { 0 };
+    g_autofree char *reason = NULL;
+    char *user;
+
+    if (err != EWOULDBLOCK) {
+        return g_strdup_printf("it cannot be locked: %s", g_strerror(err));
+    }
+    hugerecord_read(fd, &rec, &reason);
+    user = rec.in_use ? g_strdup_printf("process %" G_GINT64_FORMAT " uses it",
+                                        rec.pid)
+                      : g_strdup("another process uses it");
+    hugerecord_clear(&rec);
+    return user;
+}
+
+int hugerecord_open(const char *path, char **reason)
+{
+    int fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT);
+
+    *reason = NULL;
+    if (fd < 0) {
+        *reason = g_strdup(trusted_file_open_error(errno));
+        return -1;
+    }
+    /* Whoever can replace the file can also have it say that RAM is clean */
+    *reason = trusted_file_fd_refusal(fd, 0);
+    if (!*reason && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        *reason = lock_refusal(fd, errno);
+    }
+    *reason = *reason ?: content_refusal(fd);
+    if (*reason) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static char *format_dirty(const HugeRecord *rec)
+{
+    GString *s = g_string_new(NULL);
+    uint64_t i = 0, first;
+
+    while (i < rec->pages) {
+        if (!rec->dirty[i]) {
+            i++;
+            continue;
+        }
+        first = i;
+        while (i < rec->pages && rec->dirty[i]) {
+            i++;
+        }
+        g_string_append_printf(s, "%s%" G_GUINT64_FORMAT "-%" G_GUINT64_FORMAT,
+                               s->len ? "," : "", first, i - 1);
+    }
+    return g_string_free(s, false);
+}
+
+static bool parse_dirty(HugeRecord *rec, const char *text)
+{
+    g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
+
+    for (unsigned i = 0; ranges[i]; i++) {
+        g_auto(GStrv) ends = g_strsplit(ranges[i], "-", 3);
+        uint64_t first, last;
+
+        if (g_strv_length(ends) != 2 ||
+            !g_ascii_string_to_unsigned(ends[0], 10, 0, rec->pages - 1, &first,
+                                        NULL) ||
+            !g_ascii_string_to_unsigned(ends[1], 10, first, rec->pages - 1,
+                                        &last, NULL)) {
+            return false;
+        }
+        memset(rec->dirty + first, true, last - first + 1);
+    }
+    return true;
+}
+
+static char *format_record(const HugeRecord *rec)
+{
+    g_autofree char *dirty = format_dirty(rec);
+    g_autofree char *body = NULL, *sum = NULL;
+
+    body = g_strdup_printf(HEADER "version=%d\nin-use=%s\npid=%"
+                           G_GINT64_FORMAT "\nboot-id=%s\ndevice=%"
+                           G_GUINT64_FORMAT "\ninode=%" G_GUINT64_FORMAT
+                           "\npage-size=%" G_GUINT64_FORMAT "\npages=%"
+                           G_GUINT64_FORMAT "\naccess-time=%" G_GINT64_FORMAT
+                           "\ndirty=%s\n", VERSION,
+                           rec->in_use ? "true" : "false", rec->pid,
+                           rec->boot_id ?: "", rec->device, rec->inode,
+                           rec->page_size, rec->pages, rec->access_time, dirty);
+    sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, body, -1);
+    return g_strdup_printf("%s" CHECKSUM "%s\n", body, sum);
+}
+
+/* Cuts the checksum off @text; false if it does not fit what is before it */
+static bool take_checksum(char *text, gsize len)
+{
+    const gsize end = strlen(CHECKSUM) + DIGITS + 1;
+    g_autofree char *sum = NULL;
+    char *line;
+
+    if (len < end || strlen(text) != len) {
+        return false;
+    }
+    line = text + len - end;
+    sum = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (guchar *)text,
+                                      line - text);
+    if (strncmp(line, CHECKSUM, strlen(CHECKSUM)) ||
+        strncmp(line + strlen(CHECKSUM), sum, DIGITS) ||
+        line[end - 1] != '\n') {
+        return false;
+    }
+    *line = '\0';
+    return true;
+}
+
+static bool parse_fields(HugeRecord *rec, GKeyFile *kf, GError **err)
+{
+    g_autofree char *dirty = NULL;
+
+#define TAKE(to, type, key) \
+    do { \
+        (to) = g_key_file_get_##type(kf, GROUP, key, err); \
+        if (*err) { \
+            return false; \
+        } \
+    } while (0)
+
+    TAKE(rec->in_use, boolean, "in-use");
+    TAKE(rec->pid, int64, "pid");
+    TAKE(rec->boot_id, string, "boot-id");
+    TAKE(rec->device, uint64, "device");
+    TAKE(rec->inode, uint64, "inode");
+    TAKE(rec->page_size, uint64, "page-size");
+    TAKE(rec->pages, uint64, "pages");
+    TAKE(rec->access_time, int64, "access-time");
+    TAKE(dirty, string, "dirty");
+#undef TAKE
+    if (!rec->pages || rec->pages > MAX_PAGES) {
+        return false;
+    }
+    rec->dirty = g_new0(bool, rec->pages);
+    return !*dirty || parse_dirty(rec, dirty);
+}
+
+static char *parse_record(HugeRecord *rec, char *text, gsize len)
+{
+    g_autoptr(GKeyFile) kf = g_key_file_new();
+    g_autoptr(GError) err = NULL;
+    int version;
+
+    if (!take_checksum(text, len)) {
+        return g_strdup("its checksum does not fit its content");
+    }
+    if (!g_key_file_load_from_data(kf, text, -1, G_KEY_FILE_NONE, &err)) {
+        return g_strdup(err->message);
+    }
+    version = g_key_file_get_integer(kf, GROUP, "version", &err);
+    if (err || version != VERSION) {
+        return g_strdup_printf("it has version %d, not %d", version, VERSION);
+    }
+    if (!parse_fields(rec, kf, &err)) {
+        hugerecord_clear(rec);
+        return g_strdup(err ? err->message : "its numbers make no sense");
+    }
+    return NULL;
+}
+
+bool hugerecord_read(int fd, HugeRecord *rec, char **reason)
+{
+    g_autofree char *text = NULL;
+    struct stat st;
+    off_t done = 0;
+
+    hugerecord_clear(rec);
+    *reason = NULL;
+    if (fstat(fd, &st) < 0 || st.st_size > MAX_SIZE) {
+        *reason = g_strdup("it is too large");
+        return false;
+    }
+    text = g_malloc0(st.st_size + 1);
+    while (done < st.st_size) {
+        ssize_t n = pread(fd, text + done, st.st_size - done, done);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            *reason = g_strdup_printf("it cannot be read: %s",
+                                      g_strerror(n < 0 ? errno : EIO));
+            return false;
+        }
+        done += n;
+    }
+    if (!done) {
+        return false;
+    }
+    *reason = parse_record(rec, text, done);
+    return !*reason;
+}
+
+static int write_text(int fd, const char *text)
+{
+    size_t len = strlen(text), done = 0;
+
+    if (ftruncate(fd, 0) < 0) {
+        return -errno;
+    }
+    while (done < len) {
+        ssize_t n = pwrite(fd, text + done, len - done, done);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            return n < 0 ? -errno : -EIO;
+        }
+        done += n;
+    }
+    return 0;
+}
+
+int hugerecord_write(int fd, const HugeRecord *rec)
+{
+    g_autofree char *text = format_record(rec);
+    PrimLimit limit;
+    int ret;
+
+    prim_limit_begin(&limit);
+    ret = write_text(fd, text);
+    prim_limit_end(&limit);
+    return ret;
+}

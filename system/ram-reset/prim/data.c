@@ -1,0 +1,276 @@
+/*
+ * What RAM reset needs of Linux: where a mapping may hold data
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "system/ram-reset/prim/internal.h"
+#include <sys/ioctl.h>
+
+/* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGEMAP_PRESENT (UINT64_C(1) << 63)
+#define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
+
+/* linux/fs.h has it from Linux 6.7 on */
+typedef struct ScanArg {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+} ScanArg;
+
+#define SCAN_IOCTL   _IOWR('f', 16, ScanArg)
+#define SCAN_PRESENT (1 << 3)
+#define SCAN_SWAPPED (1 << 4)
+#define SCAN_PFNZERO (1 << 5)
+
+/*
+ * Whether SEEK_DATA knows of pages that were written through a mapping and
+ * are not on the disk yet.  FUSE, for one, asks its server, who may not.
+ */
+static bool seek_data_is_exact(int fd)
+{
+    switch (prim_file_system(fd)) {
+    case PRIM_TMPFS_MAGIC:
+    case PRIM_EXT4_MAGIC:
+    case PRIM_XFS_MAGIC:
+    case PRIM_BTRFS_MAGIC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_shmem(int fd)
+{
+    return prim_file_system(fd) == PRIM_TMPFS_MAGIC;
+}
+
+static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    *start = it->pos;
+    *end = it->pos = it->to;
+    return true;
+}
+
+/* Whether base page @page, counted from address 0, may hold data */
+static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
+{
+    if (page - it->buf_first >= it->buf_len) {
+        size_t want = sizeof(it->buf.words);
+        ssize_t got;
+
+        if ((last - page + 1) * sizeof(uint64_t) < want) {
+            want = (last - page + 1) * sizeof(uint64_t);
+        }
+        do {
+            got = COUNT(it->map, pread(it->pagemap, it->buf.words, want,
+                                       page * sizeof(uint64_t)));
+        } while (got < 0 && errno == EINTR);
+        it->buf_first = page;
+        it->buf_len = got > 0 ? got / sizeof(uint64_t) : 0;
+        if (!it->buf_len) {
+            return true;
+        }
+    }
+    return it->buf.words[page - it->buf_first] &
+           (PAGEMAP_PRESENT | PAGEMAP_SWAPPED);
+}
+
+static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    size_t base = prim_base_page_size();
+    uint64_t first = (uintptr_t)it->map->host / base;
+    uint64_t page = first + it->pos / base;
+    uint64_t to = first + (it->to + base - 1) / base;
+
+    while (page < to && !pagemap_data(it, page, to - 1)) {
+        page++;
+    }
+    if (page == to) {
+        return false;
+    }
+    *start = (page - first) * base;
+    if (*start < it->pos) {
+        *start = it->pos;
+    }
+    /* Not asked once more, when the answer might be another */
+    do {
+        page++;
+    } while (page < to && pagemap_data(it, page, to - 1));
+    *end = (page - first) * base;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->pos = *end;
+    return true;
+}
+
+/* More ranges from @it->scanned on; false if the kernel cannot say */
+static bool scan(PrimDataIter *it)
+{
+    size_t base = prim_base_page_size();
+    uintptr_t host = (uintptr_t)it->map->host;
+    ScanArg arg = {
+        .size = sizeof(arg),
+        .start = it->scanned,
+        .end = host + (it->to + base - 1) / base * base,
+        .vec = (uintptr_t)it->buf.ranges,
+        .vec_len = sizeof(it->buf.ranges) / sizeof(it->buf.ranges[0]),
+        /* Not the zero page, which is there after a read */
+        .category_inverted = SCAN_PFNZERO,
+        .category_mask = SCAN_PFNZERO,
+        /* A file's page in swap is none of ours; what is marked so is none */
+        .category_anyof_mask = SCAN_PRESENT |
+                               (it->map->shared ? 0 : SCAN_SWAPPED),
+        .return_mask = SCAN_PRESENT | SCAN_SWAPPED,
+    };
+    int n = COUNT(it->map, ioctl(it->pagemap, SCAN_IOCTL, &arg));
+
+    if (n < 0) {
+        return false;
+    }
+    /* Linux 6.18 may have walk_end lie below the last range */
+    it->scanned = n < (int)arg.vec_len ? arg.end : it->buf.ranges[n - 1].end;
+    it->buf_first = 0;
+    it->buf_len = n;
+    return true;
+}
+
+/* As by the pagemap, at the price of the pages that are there */
+static bool next_by_scan(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    uintptr_t host = (uintptr_t)it->map->host;
+
+    while (it->buf_first == it->buf_len) {
+        if (it->scanned >= host + it->to) {
+            return false;
+        }
+        if (!scan(it)) {
+            it->buf_len = 0;
+            it->next = next_by_pagemap;
+            return next_by_pagemap(it, start, end);
+        }
+    }
+    *start = it->buf.ranges[it->buf_first].start - host;
+    if (*start < it->pos || it->buf.ranges[it->buf_first].start < host) {
+        *start = it->pos;
+    }
+    *end = it->buf.ranges[it->buf_first].end - host;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->buf_first++;
+    it->pos = *end;
+    return true;
+}
+
+static bool begin_page_table(PrimDataIter *it)
+{
+    uintptr_t at = (uintptr_t)it->map->host + it->pos;
+
+    it->pagemap = COUNT(it->map, open("/proc/self/pagemap",
+                                      O_RDONLY | O_CLOEXEC));
+    if (it->pagemap < 0) {
+        return false;
+    }
+    it->scanned = at - at % prim_base_page_size();
+    it->next = next_by_scan;
+    return true;
+}
+
+/*
+ * SEEK_DATA takes two calls for each run of pages.  If our page table has as
+ * many pages as the file, then it has them all: that is so unless some have
+ * been swapped out, or others have written to the file.
+ */
+static bool list_shared_file(PrimDataIter *it)
+{
+    uint64_t start, end, found = 0;
+    bool listed = begin_page_table(it);
+    struct stat st;
+
+    while (listed && next_by_scan(it, &start, &end)) {
+        found += end - start;
+        listed = it->next == next_by_scan &&
+                 prim_data_list_add(it, start, end);
+    }
+    if (it->pagemap >= 0) {
+        COUNT(it->map, close(it->pagemap));
+        it->pagemap = -1;
+    }
+    it->pos = 0;
+    /* After it: pages are swapped out at any time, and stay counted */
+    return listed && it->list && it->next == next_by_scan &&
+           COUNT(it->map, fstat(it->map->fd, &st)) == 0 &&
+           (uint64_t)st.st_blocks * 512 == found;
+}
+
+static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    uint64_t file = it->map->fd_offset;
+    off_t from = file + it->pos;
+    off_t data = COUNT(it->map, lseek(it->map->fd, from, SEEK_DATA));
+    off_t hole;
+
+    if (data < 0 && errno == ENXIO) {
+        return false;
+    }
+    if (data < from) {
+        return next_is_all(it, start, end);
+    }
+    *start = data - file;
+    if (*start >= it->to) {
+        return false;
+    }
+    hole = COUNT(it->map, lseek(it->map->fd, data, SEEK_HOLE));
+    *end = hole > data ? hole - file : it->to;
+    if (*end > it->to) {
+        *end = it->to;
+    }
+    it->pos = *end;
+    return true;
+}
+
+bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
+                     PrimBacking backing, uint64_t from, uint64_t to)
+{
+    it->map = map;
+    it->pos = from;
+    it->to = to;
+    it->pagemap = -1;
+    it->list = NULL;
+    it->buf_first = it->buf_len = 0;
+    it->next = next_is_all;
+    if (prim_is_hugetlb(map)) {
+        prim_data_begin_hugetlb(it);
+        return true;
+    }
+    if (backing == PRIM_SHARED_FILE && seek_data_is_exact(map->fd)) {
+        it->next = map->len == to && !from && is_shmem(map->fd) &&
+                   list_shared_file(it) ? prim_data_next_by_list : next_by_seek;
+    } else if (backing == PRIM_PRIVATE_ZERO) {
+        begin_page_table(it);
+    }
+    return it->next != next_is_all;
+}
+
+bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
+{
+    if (it->pos < it->to && it->next(it, start, end)) {
+        return true;
+    }
+    it->pos = it->to;
+    return false;
+}
+
+void prim_data_end(PrimDataIter *it)
+{
+    free(it->list);
+    it->list = NULL;
+    if (it->pagemap >= 0) {
+        COUNT(it->map, close(it->pagemap));
+        it->pagemap = -1;
+    }
+}

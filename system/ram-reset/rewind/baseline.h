@@ -1,0 +1,52 @@
+/*
+ * RAM reset: the baseline, what RAM had
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_BASELINE_H
+#define RAM_RESET_BASELINE_H
+
+#include "system/ram-reset/internal.h"
+#include "system/ram-reset/template/file.h"
+
+/**
+ * BaselineBlock: a RAM block as it was
+ *
+ * @host, @len: it is the same one as long as these are
+ * @copy: NULL if the block is left alone (x-ignore-shared)
+ * @compared: the dirty log does not tell all of it; mostly it is small
+ * @owner: the object that claims it, NULL if none does
+ */
+typedef struct BaselineBlock {
+    RAMBlock *rb;
+    uint8_t *host;
+    uint64_t len;
+    RamCopy *copy;
+    bool compared;
+    RamReset *owner;
+} BaselineBlock;
+
+/*
+ * An array of BaselineBlock, which owns their copies; free it with
+ * g_array_unref()
+ */
+GArray *baseline_new(void);
+
+/**
+ * baseline_add: keep what @blk has now
+ *
+ * @file: a template that RAM is of, which then takes the place of a copy; NULL
+ *     if there is none
+ * @all: it is appended to that
+ * @ignored: it is not part of the snapshot, and to be left alone
+ * @limit: how many bytes may be kept of all blocks
+ * @size: how many are; added to
+ *
+ * Returns: false with @errp set if that is impossible, or too much
+ */
+bool baseline_add(GArray *all, const RamResetBlock *blk,
+                  const TemplateFile *file, bool ignored, uint64_t limit,
+                  uint64_t *size, Error **errp);
+
+#endif

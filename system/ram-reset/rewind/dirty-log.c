@@ -1,0 +1,220 @@
+/*
+ * RAM reset: which pages have been written to
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/bitmap.h"
+#include "qemu/rcu.h"
+#include "exec/ram_addr.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-rewind.h"
+#include "system/kvm.h"
+#ifdef CONFIG_KVM
+#include "system/kvm_int.h"
+#include <linux/kvm.h>
+#endif
+#include "system/ram-reset/rewind/dirty-log.h"
+#include "system/ram-reset/rewind/lebitmap.h"
+
+/*
+ * QEMU starts and stops the log for those that it knows, and has it on for as
+ * long as anybody has a flag.  So we borrow one, unless it is in use, and
+ * leave one of our own behind.
+ */
+#define BORROWED GLOBAL_DIRTY_DIRTY_RATE
+#define OURS     (1U << 31)
+QEMU_BUILD_BUG_ON(GLOBAL_DIRTY_MASK & OURS);
+
+/*
+ * With KVM_DIRTY_LOG_INITIALLY_SET, which QEMU asks for, each slot that is made
+ * while the log is on is all dirty at first, and slots are made anew when a
+ * device remaps memory, as the load of a chipset's state does.  We do without
+ * as long as a load does that.  While vCPUs run, it makes good for what they
+ * write between the last look at a slot's log and the slot's removal.
+ * A refusal does no harm but that all is dirty.
+ *
+ * KVM goes by it as well when bits are cleared: without, it takes it that large
+ * pages were protected when the log was turned on.  A slot whose log was turned
+ * on with it would have large pages that can be written to unnoticed for ever.
+ * So whoever clears bits has to do that with it, we and savevm.
+ */
+static bool initially_set = true;
+
+static void kvm_initially_set(bool set)
+{
+    initially_set = set;
+#ifdef CONFIG_KVM
+    if (kvm_enabled() && !kvm_dirty_ring_enabled() &&
+        kvm_state->manual_dirty_log_protect & KVM_DIRTY_LOG_INITIALLY_SET) {
+        kvm_vm_enable_cap(kvm_state, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, 0,
+                          set ? kvm_state->manual_dirty_log_protect
+                              : KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE);
+    }
+#endif
+}
+
+void ram_reset_slots_change(bool change)
+{
+    if (global_dirty_tracking & OURS) {
+        kvm_initially_set(!change);
+    }
+}
+
+bool ram_reset_dirty_start(Error **errp)
+{
+    bool in_use = global_dirty_tracking & BORROWED;
+
+    if (!in_use) {
+        bool ok;
+
+        kvm_initially_set(false);
+        ok = memory_global_dirty_log_start(BORROWED, errp);
+        kvm_initially_set(true);
+        if (!ok) {
+            return false;
+        }
+    }
+    global_dirty_tracking |= OURS;
+    if (!in_use) {
+        memory_global_dirty_log_stop(BORROWED);
+    }
+    return true;
+}
+
+bool ram_reset_dirty_log_is_on(void)
+{
+    return global_dirty_tracking;
+}
+
+void ram_reset_dirty_stop(void)
+{
+    bool in_use = global_dirty_tracking & BORROWED;
+
+    if (!in_use) {
+        /* Cannot fail, the log is on */
+        memory_global_dirty_log_start(BORROWED, &error_abort);
+    }
+    global_dirty_tracking &= ~OURS;
+    kvm_initially_set(true);
+    if (!in_use) {
+        memory_global_dirty_log_stop(BORROWED);
+    }
+}
+
+void ram_reset_dirty_watch(RAMBlock *rb)
+{
+    /* Any change has listeners told what is to be logged now, of all memory */
+    memory_region_transaction_begin();
+    memory_region_set_log(rb->mr, true, DIRTY_MEMORY_VGA);
+    memory_region_set_log(rb->mr, false, DIRTY_MEMORY_VGA);
+    memory_region_transaction_commit();
+}
+
+void ram_reset_dirty_sync(void)
+{
+    /* The last one: nobody writes any more */
+    memory_global_dirty_log_sync(true);
+}
+
+#ifdef CONFIG_KVM
+/* Bits that are not in a slot's copy are not cleared in KVM's bitmap */
+static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
+                          const unsigned long *untracked)
+{
+    uint64_t page = qemu_real_host_page_size();
+    uint64_t start = MAX(slot->ram_start_offset, rb->offset);
+    uint64_t end = MIN(slot->ram_start_offset + slot->memory_size,
+                       rb->offset + rb->used_length);
+
+    if (slot->memory_size && slot->dirty_bmap && start < end) {
+        lebitmap_clear(slot->dirty_bmap,
+                       (start - slot->ram_start_offset) / page, untracked,
+                       (start - rb->offset) / page, (end - start) / page);
+    }
+}
+
+static void spare(RAMBlock *rb, const unsigned long *untracked)
+{
+    /* Who measures the dirty rate clears slots' logs in another thread */
+    if (!kvm_enabled() || kvm_dirty_ring_enabled() ||
+        global_dirty_tracking & BORROWED ||
+        !kvm_state->manual_dirty_log_protect ||
+        qemu_real_host_page_size() != qemu_target_page_size()) {
+        return;
+    }
+    for (int i = 0; i < kvm_state->nr_as; i++) {
+        KVMMemoryListener *kml = kvm_state->as[i].ml;
+
+        for (unsigned n = 0; kml && n < kml->nr_slots_allocated; n++) {
+            spare_in_slot(&kml->slots[n], rb, untracked);
+        }
+    }
+}
+#else
+static void spare(RAMBlock *rb, const unsigned long *untracked)
+{
+}
+#endif
+
+/* A block begins with a word of the bitmap, see find_ram_offset() */
+static void copy_bits(RAMBlock *rb, unsigned long *bits)
+{
+    unsigned long first = rb->offset >> TARGET_PAGE_BITS;
+    unsigned long nr = rb->used_length >> TARGET_PAGE_BITS;
+    unsigned long done, n;
+    DirtyMemoryBlocks *blocks;
+
+    assert(first % BITS_PER_LONG == 0);
+    RCU_READ_LOCK_GUARD();
+    blocks = qatomic_rcu_read(&ram_list.dirty_memory[DIRTY_MEMORY_MIGRATION]);
+    for (done = 0; done < nr; done += n) {
+        unsigned long at = (first + done) % DIRTY_MEMORY_BLOCK_SIZE;
+        unsigned long *from =
+            blocks->blocks[(first + done) / DIRTY_MEMORY_BLOCK_SIZE];
+
+        n = MIN(nr - done, DIRTY_MEMORY_BLOCK_SIZE - at);
+        bitmap_copy(bits + BIT_WORD(done), from + BIT_WORD(at), n);
+    }
+    if (nr % BITS_PER_LONG) {
+        bits[BIT_WORD(nr)] &= BITMAP_LAST_WORD_MASK(nr);
+    }
+}
+
+void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
+                          const unsigned long *untracked)
+{
+    bool before = initially_set;
+
+    copy_bits(rb, bits);
+    if (untracked) {
+        spare(rb, untracked);
+    }
+    kvm_initially_set(true);
+    cpu_physical_memory_test_and_clear_dirty(rb->offset, rb->used_length,
+                                             DIRTY_MEMORY_MIGRATION);
+    kvm_initially_set(before);
+    /*
+     * Also if no bit was set: savevm, which is over, does not always tell TCG
+     * that it has cleared some, see cpu_physical_memory_sync_dirty_bitmap()
+     */
+    cpu_physical_memory_dirty_bits_cleared(rb->offset, rb->used_length);
+}
+
+void ram_reset_dirty_show(RAMBlock *rb)
+{
+    unsigned vga = 1 << DIRTY_MEMORY_VGA;
+
+    if (memory_region_get_dirty_log_mask(rb->mr) & vga) {
+        cpu_physical_memory_set_dirty_range(rb->offset, rb->used_length, vga);
+    }
+}
+
+/* For what the dirty log is not told of */
+void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
+{
+    cpu_physical_memory_set_dirty_range(rb->offset + start, len,
+                                        1 << DIRTY_MEMORY_MIGRATION);
+}

@@ -1,0 +1,112 @@
+/*
+ * RAM reset: what devices have mapped to write to
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
+ * They write through a pointer, and the dirty log is told when the mapping
+ * ends, if it is: a request that is cancelled says that it has written nothing,
+ * AHCI keeps memory mapped across a reset, and xHCI forgets to unmap what it
+ * cancels.  So with rewind=on each mapping is noted from its beginning to its
+ * end, and all of it counts as changed at both that end and each rewind.
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/lockable.h"
+#include "qemu/main-loop.h"
+#include "system/ram-reset/rewind/mappings.h"
+
+/* @len: of the longest that begins there; @count: how many do */
+typedef struct Mapping {
+    int64_t address;            /* in the space of all RAM blocks; the key */
+    RAMBlock *rb;
+    uint64_t start, len;
+    unsigned count;
+} Mapping;
+
+/* A device that never unmaps must not fill our memory, nor be asked about */
+#define MAX_MAPPINGS 65536
+
+static GHashTable *mappings;    /* under @lock */
+static bool too_many;           /* atomic: some could not be noted */
+static QemuMutex lock;
+
+void mappings_note(bool on)
+{
+    assert(bql_locked());
+    if (!mappings) {
+        qemu_mutex_init(&lock);
+        mappings = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL,
+                                         g_free);
+    }
+    qatomic_set(&too_many, false);
+    qatomic_set(&ram_reset_flags.noting, on);
+    if (!on) {
+        QEMU_LOCK_GUARD(&lock);
+        g_hash_table_remove_all(mappings);
+    }
+}
+
+static Mapping *find(RAMBlock *rb, uint64_t start)
+{
+    int64_t address = rb->offset + start;
+
+    return g_hash_table_lookup(mappings, &address);
+}
+
+void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
+{
+    Mapping *m;
+
+    QEMU_LOCK_GUARD(&lock);
+    m = find(rb, start);
+    if (!m && g_hash_table_size(mappings) == MAX_MAPPINGS) {
+        qatomic_set(&too_many, true);
+        return;
+    }
+    if (!m) {
+        m = g_new0(Mapping, 1);
+        m->address = rb->offset + start;
+        m->rb = rb;
+        m->start = start;
+        g_hash_table_add(mappings, m);
+    }
+    m->len = MAX(m->len, len);
+    m->count++;
+}
+
+uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
+                                uint64_t access_len)
+{
+    Mapping *m;
+
+    WITH_QEMU_LOCK_GUARD(&lock) {
+        m = find(rb, start);
+        if (m) {
+            len = m->len;
+            m->count--;
+            if (!m->count) {
+                g_hash_table_remove(mappings, &m->address);
+            }
+        }
+    }
+    return qatomic_read(&ram_reset_flags.tracking) ? len : access_len;
+}
+
+bool mappings_are_known(void)
+{
+    return !qatomic_read(&too_many);
+}
+
+void mappings_count_as_changed(void)
+{
+    GHashTableIter it;
+    Mapping *m;
+
+    QEMU_LOCK_GUARD(&lock);
+    g_hash_table_iter_init(&it, mappings);
+    while (g_hash_table_iter_next(&it, (void **)&m, NULL)) {
+        ram_reset_do_will_change(m->rb, m->start, m->len);
+    }
+}

@@ -1,0 +1,227 @@
+/*
+ * RAM reset: undoing what has changed since the baseline was taken
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "qemu/lockable.h"
+#include "qemu/timer.h"
+#include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/dirty-log.h"
+#include "system/ram-reset/internal.h"
+#include "system/ram-reset/trace.h"
+#include "system/ram-reset/rewind/restore.h"
+
+/* Restored at once by one of several threads: words of a bitmap */
+#define WORDS_AT_ONCE   64
+/* For fewer dirty pages a thread does not pay */
+#define PAGES_A_THREAD  4096
+/* One in so many pages dirty makes it worth asking which ones have memory */
+#define MANY_OF         4
+
+/*
+ * @bits: the pages that are dirty; or, to @compare, those that are there, NULL
+ * for all
+ */
+typedef struct RestoreJob {
+    BaselineBlock *base;
+    const unsigned long *bits;
+    bool compare, leave_zeros;
+    unsigned turn;
+    size_t next;                /* atomic: the first word nobody has taken */
+    QemuMutex lock;
+    RamCopyCounts counts;      /* under @lock */
+} RestoreJob;
+
+static void *restore_worker(void *opaque)
+{
+    RestoreJob *job = opaque;
+    RamCopy *t = job->base->copy;
+    size_t words = ram_copy_words(t), first;
+    RamCopyCounts counts = { 0 };
+
+    while ((first = qatomic_fetch_add(&job->next, WORDS_AT_ONCE)) < words) {
+        size_t last = MIN(first + WORDS_AT_ONCE, words);
+
+        if (job->compare) {
+            ram_copy_compare(t, job->base->host, job->bits, first, last,
+                             &counts);
+        } else {
+            ram_copy_restore(t, job->base->host, job->bits, first, last,
+                             job->turn, job->leave_zeros, &counts);
+        }
+    }
+    WITH_QEMU_LOCK_GUARD(&job->lock) {
+        job->counts.dirty += counts.dirty;
+        job->counts.copied += counts.copied;
+        job->counts.cleared += counts.cleared;
+        job->counts.cold += counts.cold;
+        job->counts.stale += counts.stale;
+    }
+    return NULL;
+}
+
+/* @pages: how many there are to be looked at */
+static void restore(RestoreJob *job, uint64_t pages)
+{
+    RamReset *owner = job->base->owner;
+    unsigned nr = owner ? MIN(ram_reset_threads(owner),
+                              DIV_ROUND_UP(pages, PAGES_A_THREAD)) : 1;
+
+    qemu_mutex_init(&job->lock);
+    ram_reset_in_threads(nr, restore_worker, job);
+    qemu_mutex_destroy(&job->lock);
+}
+
+/* Give zeros back run by run, if that is what the object's user wants */
+static bool discards_zeros(const RamResetBlock *blk)
+{
+    RamResetClass *rrc = blk->owner ? RAM_RESET_GET_CLASS(blk->owner) : NULL;
+
+    return rrc && rrc->gives_back &&
+           blk->map.page_size == qemu_target_page_size() &&
+           rrc->supports(blk->owner, blk, NULL);
+}
+
+static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
+                          const unsigned long *dirty)
+{
+    RamResetClass *rrc = RAM_RESET_GET_CLASS(blk->owner);
+    uint64_t start, end = 0;
+    int failed = 0;
+
+    while (ram_copy_zeros(base->copy, dirty, end, &start, &end)) {
+        int ret = rrc->zero(blk->owner, blk, start, end - start);
+
+        if (ret < 0) {
+            failed = failed ?: ret;
+            memset(base->host + start, 0, end - start);
+            blk->info->zeroed_bytes += end - start;
+            blk->info->cleared_pages += (end - start) / qemu_target_page_size();
+        }
+    }
+    if (failed) {
+        ram_reset_note_fallback(blk, ram_reset_strategy_name(rrc), failed);
+    }
+}
+
+static void account(RamResetBlock *blk, const BaselineBlock *base,
+                    const RestoreJob *job, const char *how)
+{
+    const RamCopyCounts *c = &job->counts;
+    uint64_t page = qemu_target_page_size();
+
+    ram_reset_dirty_show(base->rb);
+    blk->info->strategy = g_strdup("rewind");
+    blk->info->reason = g_strdup(how);
+    blk->info->dirty_pages = c->dirty;
+    blk->info->copied_pages = c->copied;
+    blk->info->skipped_pages = base->len / page - c->dirty;
+    if (!job->leave_zeros) {
+        blk->info->cleared_pages = c->cleared;
+        blk->info->zeroed_bytes = c->cleared * page;
+    }
+    trace_ram_reset_rewind_block(blk->info->name, c->dirty, c->copied,
+                                 c->cleared, c->stale);
+}
+
+/*
+ * To clear a page that the host has no memory for would allocate it, and all
+ * are dirty when KVM makes a slot for memory, or the guest has discarded them.
+ */
+static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
+                         unsigned long *dirty)
+{
+    g_autofree unsigned long *present = ram_reset_find_present(blk);
+
+    ram_copy_spare(base->copy, dirty, present);
+}
+
+/* Returns how many faults the guest has paid for being tracked */
+static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base,
+                           unsigned turn)
+{
+    uint64_t pages = base->len / qemu_target_page_size();
+    g_autofree unsigned long *dirty = bitmap_new(pages);
+    RestoreJob job = {
+        .base = base, .bits = dirty, .turn = turn,
+        .leave_zeros = discards_zeros(blk),
+    };
+
+    ram_reset_dirty_take(base->rb, dirty, ram_copy_untracked(base->copy));
+    if (bitmap_count_one(dirty, pages) > pages / MANY_OF) {
+        spare_absent(blk, base, dirty);
+    }
+    restore(&job, bitmap_count_one(dirty, pages));
+    account(blk, base, &job, "what has been written is undone");
+    if (job.leave_zeros) {
+        discard_zeros(blk, base, dirty);
+    }
+    blk->info->untracked_pages =
+        bitmap_count_one(ram_copy_untracked(base->copy), pages);
+    return job.counts.cold;
+}
+
+/* Returns how many pages differ */
+static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
+{
+    uint64_t pages = base->len / qemu_target_page_size();
+    bool rom = ram_reset_block_is_rom(blk->rb);
+    g_autofree unsigned long *present = rom ? NULL
+                                            : ram_reset_find_present(blk);
+    RestoreJob job = { .base = base, .bits = present, .compare = true };
+
+    restore(&job, present ? bitmap_count_one(present, pages) : pages);
+    account(blk, base, &job, base->compared
+            ? "all of it is compared with the snapshot"
+            : "all of it is compared with the snapshot, to track what is "
+              "written would slow the guest more");
+    return job.counts.dirty;
+}
+
+uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
+                  bool track)
+{
+    uint64_t sum = 0;
+
+    assert(list->nr == baseline->len);
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
+        BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
+        int64_t before = get_clock();
+
+        assert(base->rb == blk->rb && base->len == blk->map.len);
+        if (!base->copy) {
+            blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
+                                                 : "empty");
+        } else if (track && !base->compared) {
+            sum += undo_dirty(blk, base, turn);
+        } else {
+            sum += undo_differences(blk, base);
+        }
+        blk->info->reset_ns = get_clock() - before;
+    }
+    return sum;
+}
+
+uint64_t undo_count_present(const RamResetBlockList *list, unsigned *threads)
+{
+    uint64_t sum = 0;
+
+    *threads = 1;
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
+
+        if (blk->owner && blk->map.len) {
+            uint64_t pages = blk->map.len / qemu_target_page_size();
+            g_autofree unsigned long *present = ram_reset_find_present(blk);
+
+            sum += bitmap_count_one(present, pages);
+            *threads = MAX(*threads, ram_reset_threads(blk->owner));
+        }
+    }
+    return sum;
+}

@@ -1,0 +1,380 @@
+/*
+ * RAM reset: going back by undoing what has changed
+ *
+ * When RAM has been loaded, or saved, it is what a snapshot has.  With
+ * rewind=on a copy of it is kept, and the dirty log tells what is written
+ * from then on.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <math.h>
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "qemu/main-loop.h"
+#include "qemu/module.h"
+#include "qemu/timer.h"
+#include "hw/core/cpu.h"
+#include "hw/qdev-core.h"
+#include "qobject/qdict.h"
+#include "system/ram-reset-rewind.h"
+#include "system/system.h"
+#include "system/ram-reset/block-list.h"
+#include "system/ram-reset/measure/guest.h"
+#include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/policy.h"
+#include "system/ram-reset/rewind/dirty-log.h"
+#include "system/ram-reset/internal.h"
+#include "system/ram-reset/rewind/mappings.h"
+#include "system/ram-reset/template/store.h"
+#include "system/ram-reset/trace.h"
+#include "system/ram-reset/rewind/restore.h"
+
+/* What a first write to a page costs under TCG, roughly */
+#define TCG_FAULT_NS        300
+/* With less it is never worth to compare, whatever a fault costs */
+#define MANY_FAULTS         500
+/* What it takes to compare a page, before it has been measured, roughly */
+#define COMPARE_NS          300
+
+/* Protected by the BQL */
+static struct {
+    bool wanted;                /* by an object with rewind=on */
+    GArray *blocks;             /* of BaselineBlock; NULL if there is nothing */
+    char *blocker;              /* why there is nothing */
+    bool warned;                /* that a limit was exceeded */
+    unsigned cpus, turn;
+    bool late;                  /* what was mapped before is not known */
+    uint64_t size;              /* bytes in all copies */
+    double fault_ns;            /* what being tracked costs a guest, a page */
+    double comparing;           /* what that has taken last, in ns, or 0 */
+    RewindChoice choice;
+    RAMBlockNotifier notifier;
+} rewind_state;
+
+static void free_blocks(void)
+{
+    g_clear_pointer(&rewind_state.blocks, g_array_unref);
+    rewind_state.size = 0;
+}
+
+void ram_reset_no_baseline(const char *why)
+{
+    trace_ram_reset_forget_baseline(why);
+    free_blocks();
+    g_free(rewind_state.blocker);
+    rewind_state.blocker = g_strdup(why);
+}
+
+void ram_reset_forget_baseline(const char *why)
+{
+    if (rewind_state.blocks) {
+        ram_reset_no_baseline(why);
+    }
+}
+
+void ram_reset_stop_tracking(void)
+{
+    ram_reset_forget_baseline("a migration has used the dirty log");
+    tracking_stop();
+}
+
+static void options_changed(Notifier *n, void *data)
+{
+    bool wanted = ram_reset_rewind_wanted();
+
+    if (wanted != rewind_state.wanted) {
+        rewind_state.wanted = wanted;
+        mappings_note(wanted);
+        rewind_state.late = phase_check(PHASE_MACHINE_READY);
+    }
+    ram_reset_forget_baseline("the ram-reset objects are others");
+    if (!wanted) {
+        tracking_stop();
+    }
+}
+
+static void follow_options(void)
+{
+    static Notifier notifier = { .notify = options_changed };
+
+    ram_reset_add_options_notifier(&notifier);
+}
+
+/* Before there is any object */
+type_init(follow_options)
+
+static void block_added(RAMBlockNotifier *n, void *host, size_t size,
+                        size_t max_size)
+{
+    ram_reset_forget_baseline("RAM has been added");
+    tracking_ram_added();
+}
+
+static bool is_in_baseline(const void *host)
+{
+    for (unsigned i = 0; rewind_state.blocks && i < rewind_state.blocks->len;
+         i++) {
+        if (g_array_index(rewind_state.blocks, BaselineBlock, i).host == host) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One that was unplugged before it was time to keep any goes late */
+static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
+                          size_t max_size)
+{
+    if (is_in_baseline(host)) {
+        ram_reset_forget_baseline("RAM has been removed");
+    }
+}
+
+static void block_resized(RAMBlockNotifier *n, void *host, size_t old_size,
+                          size_t new_size)
+{
+    ram_reset_forget_baseline("RAM has been resized");
+}
+
+/*
+ * A device may write to RAM unseen, and be gone before anybody asks.  VFIO, for
+ * one, has to be told of the dirty log, and QEMU takes a refusal, which is what
+ * to expect of most hardware, for impossible.
+ */
+static bool before_plug(DeviceListener *listener, const QDict *opts,
+                        bool from_json, Error **errp)
+{
+    ERRP_GUARD();
+    const char *driver = qdict_get_try_str(opts, "driver");
+
+    if (!driver || !rewind_state.wanted) {
+        return false;
+    }
+    ram_reset_forget_baseline("a device has been plugged");
+    if (g_str_has_prefix(driver, "vfio-")) {
+        tracking_stop();
+        if (ram_reset_dirty_log_is_on()) {
+            error_setg(errp, "'%s' cannot be plugged while the guest is "
+                       "stopped and a ram-reset object has rewind=on", driver);
+            error_append_hint(errp, "Resume the guest, then plug it.\n");
+        }
+    }
+    return false;
+}
+
+static void watch(void)
+{
+    static DeviceListener plugging = { .hide_device = before_plug };
+
+    if (!rewind_state.notifier.ram_block_added) {
+        device_listener_register(&plugging);
+        rewind_state.notifier.ram_block_added = block_added;
+        rewind_state.notifier.ram_block_removed = block_removed;
+        rewind_state.notifier.ram_block_resized = block_resized;
+        ram_block_notifier_add(&rewind_state.notifier);
+    }
+}
+
+static unsigned count_cpus(void)
+{
+    unsigned nr = 0;
+    CPUState *cpu;
+
+    CPU_FOREACH(cpu) {
+        nr++;
+    }
+    return nr;
+}
+
+static uint64_t limit_of(const RamReset *rr)
+{
+    return rr->rewind ? rr->rewind_limit : 0;
+}
+
+static uint64_t size_limit(void)
+{
+    return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
+}
+
+static bool keep_all(const RamResetIgnored *ignored, bool loaded, Error **errp)
+{
+    g_autofree char *unseen = tracking_blind_spot();
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+
+    if (unseen) {
+        error_setg(errp, "%s", unseen);
+        return false;
+    }
+    rewind_state.late &= !loaded;
+    if (rewind_state.late) {
+        error_setg(errp, "the object with rewind=on has been added while the "
+                   "machine was running, and what devices have mapped is not "
+                   "known before a snapshot has been loaded");
+        return false;
+    }
+    if (should_mlock(mlock_state)) {
+        error_setg(errp, "with -overcommit mem-lock=on a copy would take as "
+                   "much memory as RAM itself");
+        return false;
+    }
+    for (unsigned i = 0; i < list->nr; i++) {
+        const RamResetBlock *blk = &list->blocks[i];
+
+        if (!baseline_add(rewind_state.blocks, blk, ram_reset_template(),
+                          ram_reset_is_ignored(ignored, blk->rb), size_limit(),
+                          &rewind_state.size, errp)) {
+            return false;
+        }
+    }
+    if (!tracking_start(rewind_state.blocks, errp)) {
+        return false;
+    }
+    tracking_begin_anew(rewind_state.blocks);
+    return true;
+}
+
+bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
+{
+    Error *err = NULL;
+    int64_t before = get_clock();
+
+    assert(bql_locked());
+    free_blocks();
+    g_clear_pointer(&rewind_state.blocker, g_free);
+    if (!ram_reset_rewind_wanted()) {
+        return false;
+    }
+    watch();
+    rewind_state.blocks = baseline_new();
+    rewind_state.cpus = count_cpus();
+    rewind_state.choice = (RewindChoice) { 0 };
+    qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
+    if (!keep_all(ignored, loaded, &err)) {
+        ram_reset_forget_baseline(error_get_pretty(err));
+        tracking_stop();
+        if (!rewind_state.warned) {
+            rewind_state.warned = true;
+            warn_report("snapshots cannot be rewound to, and are loaded as a "
+                        "whole: %s", error_get_pretty(err));
+        }
+        error_free(err);
+        return false;
+    }
+    trace_ram_reset_take_baseline(rewind_state.size, get_clock() - before);
+    return true;
+}
+
+/* What is unplugged is not part of a snapshot before it is removed */
+static bool is_baseline_of_all(void)
+{
+    unsigned nr = 0;
+    RAMBlock *rb;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (qemu_ram_is_migratable(rb)) {
+            BaselineBlock *base;
+
+            if (nr == rewind_state.blocks->len) {
+                return false;
+            }
+            base = &g_array_index(rewind_state.blocks, BaselineBlock, nr++);
+            if (base->rb != rb || base->host != rb->host ||
+                base->len != rb->used_length) {
+                return false;
+            }
+        }
+    }
+    return nr == rewind_state.blocks->len;
+}
+
+const char *ram_reset_rewind_blocker(void)
+{
+    g_autofree char *unseen = NULL;
+
+    if (!rewind_state.blocks) {
+        return rewind_state.blocker ?: "nothing has been loaded or saved yet";
+    }
+    unseen = tracking_blind_spot();
+    if (unseen) {
+        ram_reset_forget_baseline(unseen);
+    } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
+        ram_reset_forget_baseline("a migration, or a savevm that failed, has "
+                                  "used the dirty log");
+    } else if (!is_baseline_of_all()) {
+        ram_reset_forget_baseline("RAM is not the same any more");
+    } else if (rewind_state.cpus != count_cpus()) {
+        ram_reset_forget_baseline("the number of vCPUs has changed");
+    }
+    return rewind_state.blocks ? NULL : rewind_state.blocker;
+}
+
+/* Until that has been measured, by what there is to compare */
+static double expected_comparing(const RamResetBlockList *list)
+{
+    unsigned threads;
+    uint64_t pages;
+
+    if (rewind_state.comparing) {
+        return rewind_state.comparing;
+    }
+    pages = undo_count_present(list, &threads);
+    return (double)pages * COMPARE_NS / threads;
+}
+
+/* Measured when it matters: that takes longer than a load with few pages */
+static double faults_ns(uint64_t pages)
+{
+    if (!rewind_state.fault_ns && pages < MANY_FAULTS) {
+        return 0;
+    }
+    if (!rewind_state.fault_ns) {
+        rewind_state.fault_ns = measure_write_fault() ?: TCG_FAULT_NS;
+    }
+    return pages * rewind_state.fault_ns;
+}
+
+void ram_reset_rewind(void)
+{
+    RewindChoice *choice = &rewind_state.choice;
+    bool compare = choice->compare;
+    int64_t before = get_clock();
+    g_autoptr(RamResetBlockList) list = NULL;
+    double faults;
+
+    assert(bql_locked() && rewind_state.blocks);
+    ram_reset_begin_unplanned();
+    list = ram_reset_list_blocks();
+    mappings_count_as_changed();
+    rewind_state.turn++;
+    if (!compare) {
+        ram_reset_dirty_sync();
+    }
+    faults = faults_ns(undo_all(list, rewind_state.blocks, rewind_state.turn,
+                                !compare));
+    if (compare) {
+        rewind_state.comparing = get_clock() - before;
+    }
+    rewind_choose(choice, faults, compare || rewind_choice_open(faults)
+                                  ? expected_comparing(list) : INFINITY);
+    if (compare && !choice->compare) {
+        tracking_begin_anew(rewind_state.blocks);
+    }
+    trace_ram_reset_rewind(faults, rewind_state.comparing, choice->compare);
+}
+
+RamResetRewindInfo *ram_reset_query_rewind(void)
+{
+    RamResetRewindInfo *info;
+
+    if (!ram_reset_rewind_wanted()) {
+        return NULL;
+    }
+    info = g_new0(RamResetRewindInfo, 1);
+    info->baseline = rewind_state.size;
+    info->blocker = g_strdup(ram_reset_rewind_blocker());
+    return info;
+}

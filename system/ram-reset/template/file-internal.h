@@ -1,0 +1,57 @@
+/*
+ * What opening and writing a template file share
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_TEMPLATEFILE_INTERNAL_H
+#define RAM_RESET_TEMPLATEFILE_INTERNAL_H
+
+#ifdef RAM_RESET_STANDALONE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#endif
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include "system/ram-reset/template/file.h"
+
+#define TEMPLATE_FILE_MAGIC     UINT64_C(0x31304d455454414d)
+/* Bytes; of one that is larger the file is not written */
+#define TEMPLATE_FILE_MAX_INDEX (UINT64_C(64) << 20)
+
+/* Identity, note, page size, file size, time; name, length, offset, runs */
+#define TEMPLATE_FILE_INDEX_TYPE "(sxttxa(stta(tt)))"
+
+/* @checksum: the SHA-256 of the index, which follows */
+typedef struct TemplateHead {
+    uint64_t magic, index_len;
+    uint8_t checksum[32];
+} TemplateHead;
+
+static inline TemplateBlock *template_file_block(const TemplateFile *f,
+                                                 unsigned i)
+{
+    return &g_array_index(f->blocks, TemplateBlock, i);
+}
+
+/* Without anything but an array of blocks */
+TemplateFile *template_file_alloc(void);
+
+/* The index of @f, to be unreferenced */
+GVariant *template_file_pack(const TemplateFile *f);
+
+/* Fill @f in; returns what is wrong with @index, or NULL */
+const char *template_file_unpack(TemplateFile *f, GVariant *index);
+
+/* 32 bytes to @sum */
+void template_file_checksum(const void *data, size_t len, uint8_t *sum);
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * Opening a file with a snapshot's RAM
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "system/ram-reset/template/file-internal.h"
+#include "system/ram-reset/prim/trusted-file.h"
+
+static bool read_all(int fd, void *buf, size_t len, uint64_t offset)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n = pread(fd, (char *)buf + done, len - done, offset + done);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            errno = n < 0 ? errno : EIO;
+            return false;
+        }
+        done += n;
+    }
+    return true;
+}
+
+static char *read_index(TemplateFile *f, uint64_t size)
+{
+    g_autoptr(GVariant) index = NULL;
+    g_autofree uint8_t *data = NULL;
+    uint8_t found[sizeof(((TemplateHead *)0)->checksum)];
+    TemplateHead head;
+    const char *wrong;
+
+    if (size < sizeof(head) || !read_all(f->fd, &head, sizeof(head), 0)) {
+        return g_strdup("it is cut short");
+    }
+    if (head.magic != TEMPLATE_FILE_MAGIC) {
+        return g_strdup("it is not a template, or one of another version");
+    }
+    if (head.index_len > TEMPLATE_FILE_MAX_INDEX ||
+        head.index_len > size - sizeof(head)) {
+        return g_strdup("it is cut short");
+    }
+    data = g_malloc(head.index_len ?: 1);
+    if (!read_all(f->fd, data, head.index_len, sizeof(head))) {
+        return g_strdup_printf("it cannot be read: %s", g_strerror(errno));
+    }
+    template_file_checksum(data, head.index_len, found);
+    if (memcmp(found, head.checksum, sizeof(found))) {
+        return g_strdup("the checksum of its index is wrong");
+    }
+    index = g_variant_ref_sink(
+        g_variant_new_from_data(G_VARIANT_TYPE(TEMPLATE_FILE_INDEX_TYPE), data,
+                                head.index_len, false, NULL, NULL));
+    wrong = template_file_unpack(f, index);
+    return g_strdup(wrong);
+}
+
+static char *content_refusal(TemplateFile *f, const struct stat *st,
+                             const char *identity)
+{
+    char *reason = read_index(f, st->st_size);
+
+    if (reason) {
+        return reason;
+    }
+    if (strcmp(f->identity, identity)) {
+        return g_strdup("it is of another snapshot");
+    }
+    if ((uint64_t)st->st_size != f->size) {
+        return g_strdup_printf("it has %" G_GUINT64_FORMAT " bytes, not %"
+                               G_GUINT64_FORMAT, (uint64_t)st->st_size,
+                               f->size);
+    }
+    if (st->st_mtim.tv_sec != f->modified || st->st_mtim.tv_nsec) {
+        return g_strdup("it has been written to since it was made");
+    }
+    return NULL;
+}
+
+static char *open_refusal(TemplateFile *f, const char *identity)
+{
+    struct timespec used[2] = { { .tv_nsec = UTIME_NOW },
+                                { .tv_nsec = UTIME_OMIT } };
+    char *reason;
+    struct stat st;
+
+    if (fstat(f->fd, &st) < 0) {
+        return g_strdup(g_strerror(errno));
+    }
+    /* Whoever can write to it could put anything into a guest */
+    reason = trusted_file_refusal(&st, TRUST_LINKS);
+    if (!reason && !template_file_lock(f->fd)) {
+        reason = g_strdup(errno == EWOULDBLOCK ? "another process has locked it"
+                                               : g_strerror(errno));
+    }
+    reason = reason ?: content_refusal(f, &st, identity);
+    if (!reason) {
+        /* Which says whose turn it is to be removed; no harm if that fails */
+        futimens(f->fd, used);
+    }
+    return reason;
+}
+
+TemplateFile *template_file_open(int dir, const char *identity, char **reason)
+{
+    g_autofree char *name = template_file_name(identity);
+    TemplateFile *f = template_file_alloc();
+
+    *reason = NULL;
+    f->fd = trusted_file_open(dir, name, O_RDONLY);
+    if (f->fd >= 0) {
+        *reason = open_refusal(f, identity);
+    } else if (errno != ENOENT) {
+        *reason = g_strdup(trusted_file_open_error(errno));
+    }
+    if (f->fd < 0 || *reason) {
+        template_file_free(f);
+        return NULL;
+    }
+    return f;
+}

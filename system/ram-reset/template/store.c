@@ -1,0 +1,306 @@
+/*
+ * RAM reset: templates in files, found, made and counted
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "qemu/main-loop.h"
+#include "qemu/module.h"
+#include "qemu/timer.h"
+#include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/block/overlay-map.h"
+#include "system/ram-reset/block/copy.h"
+#include "system/ram-reset/template/store.h"
+#include "system/ram-reset/trace.h"
+#include "system/ram-reset/template/warning.h"
+#include "system/ram-reset/template/refusal.h"
+
+/* Protected by the BQL */
+static struct {
+    TemplateFile *file;
+    char *identity;             /* of @file */
+    char *path;                 /* of @file, or of the last one of no use */
+    char *problem;              /* why there is no @file */
+    int64_t started;            /* seconds since 1970 */
+    GHashTable *saved;          /* names of files made by saving */
+    RamResetWarning of_no_use, not_made, removed;
+} template;
+
+static uint64_t limit_of(const RamReset *rr)
+{
+    return rr->template_dir ? rr->template_limit : 0;
+}
+
+static uint64_t size_limit(void)
+{
+    return ram_reset_smallest_limit(limit_of);
+}
+
+static void options_changed(Notifier *n, void *data)
+{
+    if (data && RAM_RESET(data)->template_dir && !template.saved) {
+        template.started = g_get_real_time() / G_USEC_PER_SEC;
+        template.saved = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                               NULL);
+    }
+}
+
+static void follow_options(void)
+{
+    static Notifier notifier = { .notify = options_changed };
+
+    ram_reset_add_options_notifier(&notifier);
+}
+
+/* Before there is any object */
+type_init(follow_options)
+
+const TemplateFile *ram_reset_template(void)
+{
+    return template.file;
+}
+
+bool ram_reset_has_template(void)
+{
+    return template.file;
+}
+
+char *ram_reset_template_path(void)
+{
+    return g_strdup(template.path);
+}
+
+void ram_reset_template_close(void)
+{
+    g_clear_pointer(&template.file, template_file_free);
+    g_clear_pointer(&template.identity, g_free);
+}
+
+static void set_problem(char *problem)
+{
+    g_free(template.problem);
+    template.problem = problem;
+}
+
+static bool may_map(void)
+{
+    const char *problem = template_host_refusal();
+
+    if (problem) {
+        set_problem(g_strdup(problem));
+    }
+    return !problem;
+}
+
+static void warn(RamResetWarning *kind, const char *what)
+{
+    if (ram_reset_warning_due(kind, template.problem, get_clock())) {
+        warn_report("template '%s' %s: %s", template.path, what,
+                    template.problem);
+    }
+}
+
+static void set_path(RamReset *rr, const char *identity)
+{
+    g_autofree char *name = template_file_name(identity);
+
+    g_free(template.path);
+    template.path = g_build_filename(rr->template_dir, name, NULL);
+}
+
+bool ram_reset_template_find(const char *identity,
+                             const RamResetIgnored *ignored, int64_t *note)
+{
+    RamReset *rr = ram_reset_template_object();
+    char *reason = NULL;
+
+    assert(bql_locked());
+    ram_reset_template_close();
+    if (!rr || !may_map()) {
+        return false;
+    }
+    set_path(rr, identity);
+    reason = template_refusal(ignored);
+    if (reason) {
+        set_problem(reason);
+        return false;
+    }
+    template.file = template_file_open(rr->template_fd, identity, &reason);
+    if (template.file) {
+        reason = template_misfit(template.file, ignored);
+    }
+    if (template.file && !reason) {
+        template.identity = g_strdup(identity);
+        set_problem(NULL);
+        ram_reset_warning_over(&template.of_no_use);
+        ram_reset_warning_over(&template.removed);
+        *note = template.file->note;
+        return true;
+    }
+    ram_reset_template_close();
+    if (reason) {
+        set_problem(reason);
+        warn(&template.of_no_use, "is of no use, and will be made anew");
+    } else {
+        set_problem(g_strdup("there was none of this snapshot"));
+    }
+    return false;
+}
+
+/* What of @blk is not zero, in pages */
+static GArray *find_runs(const RamResetBlock *blk)
+{
+    uint64_t page = qemu_target_page_size();
+    g_autoptr(GArray) content = ram_reset_find_content(blk);
+    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
+    uint64_t done = 0;
+
+    for (unsigned i = 0; i < content->len; i++) {
+        PrimRange range = g_array_index(content, PrimRange, i);
+        uint64_t end = range.start + range.len;
+
+        range.start = MAX(QEMU_ALIGN_DOWN(range.start, page), done);
+        end = MIN(QEMU_ALIGN_UP(end, page), blk->map.len);
+        ram_copy_find_runs(blk->map.host, range.start, end, page, runs);
+        done = MAX(end, done);
+    }
+    return runs;
+}
+
+/*
+ * A save makes room among what was saved here: how often it is done may be up
+ * to a guest.  Snapshots that are loaded in turn, and for which there is no
+ * room together, must not remove each other's each time.
+ */
+static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
+                      char **reason)
+{
+    return template_dir_make_room(rr->template_fd, size_limit(),
+                                  template_file_content(f),
+                                  loaded ? NULL : template.saved,
+                                  template.started, reason);
+}
+
+static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
+                           const RamResetIgnored *ignored, char **reason)
+{
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+    g_autofree uint8_t **hosts = g_new(uint8_t *, list->nr);
+
+    *reason = template_refusal(ignored);
+    if (*reason) {
+        return false;
+    }
+
+    for (unsigned i = 0; i < list->nr; i++) {
+        RamResetBlock *blk = &list->blocks[i];
+
+        if (template_has_block(blk->rb, ignored)) {
+            hosts[f->blocks->len] = blk->map.host;
+            template_file_add_block(f, blk->rb->idstr, blk->map.len,
+                                    find_runs(blk));
+        }
+    }
+    return make_room(rr, f, loaded, reason) &&
+           template_file_write(f, rr->template_fd, hosts, reason);
+}
+
+/* Made, and open from now on */
+static void take_made(RamReset *rr, const char *identity, bool loaded,
+                      char **reason)
+{
+    template.file = template_file_open(rr->template_fd, identity, reason);
+    if (template.file) {
+        template.identity = g_strdup(identity);
+    } else if (!*reason) {
+        *reason = g_strdup("it has gone");
+    }
+    if (!loaded) {
+        g_hash_table_add(template.saved, template_file_name(identity));
+    }
+}
+
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
+                             const RamResetIgnored *ignored)
+{
+    RamReset *rr = ram_reset_template_object();
+    int64_t before = get_clock();
+    char *reason = NULL;
+    TemplateFile *f;
+
+    assert(bql_locked());
+    ram_reset_template_close();
+    if (!rr || !may_map()) {
+        return;
+    }
+    set_path(rr, identity);
+    f = template_file_new(identity, note, qemu_target_page_size());
+    if (write_template(rr, f, loaded, ignored, &reason)) {
+        take_made(rr, identity, loaded, &reason);
+    }
+    trace_ram_reset_template_made(template.path, template_file_content(f),
+                                  get_clock() - before);
+    template_file_free(f);
+    set_problem(reason);
+    if (reason) {
+        warn(&template.not_made, "has not been made");
+    } else {
+        ram_reset_warning_over(&template.not_made);
+    }
+}
+
+void ram_reset_template_retire(const char *identity)
+{
+    RamReset *rr = ram_reset_template_object();
+    bool current = !g_strcmp0(template.identity, identity);
+    g_autofree char *name = template_file_name(identity);
+
+    assert(bql_locked());
+    if (!rr) {
+        return;
+    }
+    g_hash_table_remove(template.saved, name);
+    if (template_file_retire(rr->template_fd, identity,
+                             current ? template.file->fd
+                                     : mapped_runs_fd()) && current) {
+        ram_reset_template_close();
+        set_problem(g_strdup("its snapshot is no more"));
+    }
+}
+
+void ram_reset_template_remove(const char *why)
+{
+    RamReset *rr = ram_reset_template_object();
+
+    if (rr && template.identity) {
+        template_file_remove(rr->template_fd, template.identity);
+        set_problem(g_strdup(why));
+        warn(&template.removed, "has been removed");
+    }
+    ram_reset_template_close();
+}
+
+RamResetTemplateInfo *ram_reset_query_template(void)
+{
+    RamReset *rr = ram_reset_template_object();
+    RamResetTemplateInfo *info;
+
+    if (!rr) {
+        return NULL;
+    }
+    info = g_new0(RamResetTemplateInfo, 1);
+    info->dir = g_strdup(rr->template_dir);
+    info->limit = size_limit();
+    info->size = template_dir_size(rr->template_fd);
+    info->problem = g_strdup(template.problem);
+    if (template.file) {
+        info->file = g_strdup(template.path);
+        info->has_content = true;
+        info->content = template_file_content(template.file);
+    }
+    return info;
+}

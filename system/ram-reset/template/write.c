@@ -1,0 +1,241 @@
+/*
+ * Writing a file with a snapshot's RAM
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_STANDALONE
+#include "qemu/osdep.h"
+#endif
+#include "system/ram-reset/template/file-internal.h"
+#include "system/ram-reset/prim/prim.h"
+#include "system/ram-reset/prim/trusted-file.h"
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+static uint64_t round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* @window: the whole file, on hugetlbfs, which knows no write() */
+typedef struct Output {
+    int fd;
+    uint8_t *window;
+    uint64_t unit;
+} Output;
+
+static bool put(const Output *out, const void *data, uint64_t len,
+                uint64_t offset)
+{
+    uint64_t done = 0;
+
+    if (out->window) {
+        uint64_t first = offset / out->unit * out->unit;
+
+        if (fallocate(out->fd, 0, first,
+                      round_up(offset + len, out->unit) - first) < 0) {
+            return false;
+        }
+        memcpy(out->window + offset, data, len);
+        return true;
+    }
+    while (done < len) {
+        ssize_t n = pwrite(out->fd, (const char *)data + done, len - done,
+                           offset + done);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            errno = n < 0 ? errno : ENOSPC;
+            return false;
+        }
+        done += n;
+    }
+    return true;
+}
+
+static bool put_index(const TemplateFile *f, const Output *out)
+{
+    g_autoptr(GVariant) index = template_file_pack(f);
+    TemplateHead head = {
+        .magic = TEMPLATE_FILE_MAGIC, .index_len = g_variant_get_size(index),
+    };
+    const void *data = g_variant_get_data(index);
+
+    if (head.index_len > TEMPLATE_FILE_MAX_INDEX) {
+        errno = EFBIG;
+        return false;
+    }
+    template_file_checksum(data, head.index_len, head.checksum);
+    return put(out, data, head.index_len, sizeof(head)) &&
+           put(out, &head, sizeof(head), 0);
+}
+
+static bool put_blocks(const TemplateFile *f, const Output *out,
+                       uint8_t *const hosts[])
+{
+    for (unsigned i = 0; i < f->blocks->len; i++) {
+        TemplateBlock *b = template_file_block(f, i);
+
+        for (unsigned j = 0; j < b->runs->len; j++) {
+            PrimRange run = g_array_index(b->runs, PrimRange, j);
+
+            if (!put(out, hosts[i] + run.start, run.len,
+                     b->offset + run.start)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The length of the index does not depend on the numbers in it */
+static void lay_out(TemplateFile *f, uint64_t unit)
+{
+    g_autoptr(GVariant) index = template_file_pack(f);
+    uint64_t at = sizeof(TemplateHead) + g_variant_get_size(index);
+
+    for (unsigned i = 0; i < f->blocks->len; i++) {
+        TemplateBlock *b = template_file_block(f, i);
+
+        at = round_up(at, unit);
+        b->offset = at;
+        at += b->len;
+    }
+    f->size = round_up(at, unit);
+}
+
+/*
+ * The time is one that has passed, so that a change from now on sets another,
+ * and of full seconds, which all file systems can tell.
+ */
+static bool finish(TemplateFile *f, const Output *out)
+{
+    struct timespec times[2] = { { .tv_nsec = UTIME_NOW },
+                                 { .tv_sec = f->modified } };
+
+    return futimens(out->fd, times) == 0 && fsync(out->fd) == 0;
+}
+
+static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
+{
+    struct statfs fs;
+    bool ok;
+
+    if (fstatfs(out->fd, &fs) < 0) {
+        return false;
+    }
+    out->unit = MAX(TEMPLATE_FILE_ALIGN, (uint64_t)fs.f_bsize);
+    f->modified = time(NULL) - 1;
+    lay_out(f, out->unit);
+    if (ftruncate(out->fd, f->size) < 0) {
+        return false;
+    }
+    if (prim_is_on_hugetlbfs(out->fd)) {
+        out->unit = fs.f_bsize;
+        out->window = mmap(NULL, f->size, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_NORESERVE, out->fd, 0);
+        if (out->window == MAP_FAILED) {
+            return false;
+        }
+    }
+    ok = put_index(f, out) && put_blocks(f, out, hosts);
+    if (out->window) {
+        int err = errno;
+
+        munmap(out->window, f->size);
+        errno = err;
+    }
+    return ok && finish(f, out);
+}
+
+/* Locked, empty and with that name; -1 with @reason set if that fails */
+static int open_unfinished(int dir, const char *name, char **reason)
+{
+    int fd = trusted_file_open(dir, name, O_RDWR | O_CREAT);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        *reason = g_strdup(trusted_file_open_error(errno));
+    } else if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        *reason = g_strdup(errno == EWOULDBLOCK
+                           ? "another process is making it"
+                           : g_strerror(errno));
+    } else if (!template_file_is_called(dir, name, fd)) {
+        *reason = g_strdup("another process has just made it");
+    } else {
+        *reason = trusted_file_refusal(&st, 0);
+        if (!*reason && ftruncate(fd, 0) < 0) {
+            *reason = g_strdup(g_strerror(errno));
+        }
+    }
+    if (*reason && fd >= 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Whether somebody has made it while we were not looking */
+static bool is_there(int dir, const TemplateFile *f)
+{
+    char *reason;
+    TemplateFile *other = template_file_open(dir, f->identity, &reason);
+    bool same = other && other->note == f->note &&
+                other->blocks->len == f->blocks->len;
+
+    for (unsigned i = 0; same && i < f->blocks->len; i++) {
+        TemplateBlock *a = template_file_block(f, i);
+        TemplateBlock *b = template_file_block(other, i);
+
+        same = !strcmp(a->name, b->name) && a->len == b->len;
+    }
+    g_free(reason);
+    template_file_free(other);
+    return same;
+}
+
+/* What errno says, to be freed */
+static char *write_refusal(const TemplateFile *f)
+{
+    int err = errno;
+    struct rlimit most;
+
+    if (err == EFBIG && getrlimit(RLIMIT_FSIZE, &most) == 0 &&
+        f->size > most.rlim_cur) {
+        return g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, holes "
+                               "included, and files of this process may have "
+                               "%" G_GUINT64_FORMAT " MiB (RLIMIT_FSIZE, "
+                               "ulimit -f)", f->size >> 20,
+                               (uint64_t)most.rlim_cur >> 20);
+    }
+    return g_strdup(g_strerror(err));
+}
+
+bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
+                         char **reason)
+{
+    g_autofree char *name = template_file_name(f->identity);
+    g_autofree char *unfinished = template_file_unfinished_name(f->identity);
+    Output out = { 0 };
+    PrimLimit limit;
+
+    *reason = NULL;
+    out.fd = open_unfinished(dir, unfinished, reason);
+    if (out.fd < 0) {
+        return false;
+    }
+    prim_limit_begin(&limit);
+    if (is_there(dir, f)) {
+        unlinkat(dir, unfinished, 0);
+    } else if (!write_file(f, &out, hosts) ||
+               renameat(dir, unfinished, dir, name) < 0) {
+        *reason = write_refusal(f);
+        unlinkat(dir, unfinished, 0);
+    }
+    prim_limit_end(&limit);
+    close(out.fd);
+    return !*reason;
+}

@@ -1,0 +1,208 @@
+/*
+ * Which parts of blocks are mapped from a template
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include <errno.h>
+#include <glib.h>
+#include <string.h>
+#include "system/ram-reset/block/overlay-map.h"
+#include "system/ram-reset-flags.h"
+
+#define BITS 512
+
+static int made(void *opaque)
+{
+    (*(unsigned *)opaque)++;
+    return 0;
+}
+
+static int fails(void *opaque)
+{
+    return *(int *)opaque;
+}
+
+static GArray *runs_of(const bool *bits, unsigned nr)
+{
+    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
+
+    for (unsigned i = 0; i < nr; i++) {
+        if (bits[i] && (!i || !bits[i - 1])) {
+            PrimRange run = { i, 1 };
+
+            g_array_append_val(runs, run);
+        } else if (bits[i]) {
+            g_array_index(runs, PrimRange, runs->len - 1).len++;
+        }
+    }
+    return runs;
+}
+
+static bool any_bit(const bool *bits, unsigned start, unsigned end)
+{
+    for (unsigned i = start; i < end; i++) {
+        if (bits[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void assert_known_as(const void *host, const bool *bits)
+{
+    g_autoptr(GArray) is = mapped_runs_copy(host, NULL);
+    g_autoptr(GArray) should = runs_of(bits, BITS);
+
+    g_assert_cmpmem(is->data, is->len * sizeof(PrimRange),
+                    should->data, should->len * sizeof(PrimRange));
+}
+
+/* Beside another block, the same as a bit for each byte */
+static void test_random(void)
+{
+    char host, other;
+    bool bits[BITS], all[BITS];
+    g_autoptr(GArray) runs = NULL;
+    g_autoptr(GArray) all_runs = NULL;
+    unsigned calls = 0;
+
+    for (unsigned i = 0; i < BITS; i++) {
+        bits[i] = g_test_rand_int_range(0, 8);
+        all[i] = true;
+    }
+    runs = runs_of(bits, BITS);
+    all_runs = runs_of(all, BITS);
+    mapped_runs_add(&other, NULL, -1, all_runs);
+    mapped_runs_add(&host, &bits, -1, runs);
+    assert_known_as(&host, bits);
+    for (unsigned i = 0; i < 2000; i++) {
+        unsigned start = g_test_rand_int_range(0, BITS);
+        unsigned end = g_test_rand_int_range(start, MIN(start + 8, BITS)) + 1;
+        bool any = any_bit(bits, start, end);
+        unsigned before = calls;
+
+        g_assert(mapped_runs_touch(&host, start, end) == any);
+        g_assert_cmpint(mapped_runs_take_out(&host, &bits, start, end,
+                                             G_MAXUINT, made, &calls),
+                        ==, any ? 0 : 1);
+        g_assert_cmpuint(calls, ==, before + any);
+        memset(bits + start, 0, end - start);
+        assert_known_as(&host, bits);
+    }
+    mapped_runs_remove(&host);
+    g_assert_true(ram_reset_flags.any_mapped);
+    assert_known_as(&other, all);
+    mapped_runs_remove(&other);
+    g_assert_false(ram_reset_flags.any_mapped);
+}
+
+static void test_refused(void)
+{
+    char host;
+    bool bits[BITS] = { true, true, true };
+    g_autoptr(GArray) runs = runs_of(bits, BITS);
+    unsigned calls = 0;
+    int error = -ENOSPC;
+
+    g_assert_false(ram_reset_flags.any_mapped);
+    g_assert_false(mapped_runs_known(&host, NULL));
+    g_assert_null(mapped_runs_copy(&host, NULL));
+    g_assert_false(mapped_runs_touch(&host, 0, 1));
+    mapped_runs_add(&host, &bits, -1, runs);
+    g_assert_true(mapped_runs_known(&host, &bits));
+    g_assert_true(mapped_runs_known(&host, NULL));
+    g_assert_false(mapped_runs_known(&host, &calls));
+    g_assert_cmpint(mapped_runs_take_out(&host, &calls, 0, 1, 9, made, &calls),
+                    ==, 1);
+    g_assert_cmpint(mapped_runs_take_out(&host, NULL, 0, 1, 9, fails,
+                                         &error), ==, -ENOSPC);
+    assert_known_as(&host, bits);
+    /* The one that has failed counts */
+    g_assert_cmpint(mapped_runs_take_out(&host, NULL, 0, 1, 1, made, &calls),
+                    ==, -ENOMEM);
+    g_assert_cmpuint(calls, ==, 0);
+    assert_known_as(&host, bits);
+    g_assert_true(ram_reset_flags.any_mapped);
+    mapped_runs_remove(&host);
+    g_assert_false(ram_reset_flags.any_mapped);
+    mapped_runs_remove(&host);
+    g_assert_false(ram_reset_flags.any_mapped);
+}
+
+typedef struct Asker {
+    char host;
+    unsigned what;
+    GThread *thread;
+    gint asks, answered;
+} Asker;
+
+static void ask_one(Asker *asker)
+{
+    g_autoptr(GArray) copy = NULL;
+
+    switch (asker->what) {
+    case 0:
+        g_assert_true(mapped_runs_touch(&asker->host, 0, 1));
+        break;
+    case 1:
+        g_assert_true(mapped_runs_known(&asker->host, NULL));
+        break;
+    default:
+        copy = mapped_runs_copy(&asker->host, NULL);
+        g_assert_cmpuint(copy->len, ==, 2);
+    }
+}
+
+static void *ask(void *opaque)
+{
+    Asker *asker = opaque;
+
+    g_atomic_int_set(&asker->asks, 1);
+    ask_one(asker);
+    g_atomic_int_set(&asker->answered, 1);
+    return NULL;
+}
+
+/* Gives the asker all the time that it would take if it did not wait */
+static int made_while_asked(void *opaque)
+{
+    Asker *asker = opaque;
+
+    asker->thread = g_thread_new("asker", ask, asker);
+    while (!g_atomic_int_get(&asker->asks)) {
+        g_thread_yield();
+    }
+    g_usleep(50 * 1000);
+    g_assert_false(g_atomic_int_get(&asker->answered));
+    return 0;
+}
+
+/* Runs are not looked at while a discard in another thread changes them */
+static void test_asked_while_discarding(void)
+{
+    PrimRange run = { 0, 3 };
+    g_autoptr(GArray) runs = g_array_new(false, false, sizeof(PrimRange));
+
+    g_array_append_val(runs, run);
+    for (unsigned what = 0; what < 3; what++) {
+        Asker asker = { .what = what };
+
+        mapped_runs_add(&asker.host, NULL, -1, runs);
+        g_assert_cmpint(mapped_runs_take_out(&asker.host, NULL, 1, 2, 9,
+                                             made_while_asked, &asker), ==, 0);
+        g_thread_join(asker.thread);
+        g_assert_true(asker.answered);
+        mapped_runs_remove(&asker.host);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/ram-reset/mapped-runs/random", test_random);
+    g_test_add_func("/ram-reset/mapped-runs/refused", test_refused);
+    g_test_add_func("/ram-reset/mapped-runs/asked-while-discarding",
+                    test_asked_while_discarding);
+    return g_test_run();
+}

@@ -1,0 +1,219 @@
+/*
+ * Unit tests for system/ram-reset/template/dir.c
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "files.h"
+#include "templates.h"
+
+static bool make_room(int at, uint64_t limit, uint64_t needed, int64_t since,
+                      char **reason)
+{
+    return template_dir_make_room(at, limit, needed, NULL, since, reason);
+}
+
+static void used_at(const char *identity, int64_t seconds)
+{
+    g_autofree char *file = path_of(identity);
+    struct timespec times[2] = { { .tv_sec = seconds },
+                                 { .tv_nsec = UTIME_OMIT } };
+
+    g_assert_cmpint(utimensat(AT_FDCWD, file, times, 0), ==, 0);
+}
+
+static void test_room(void)
+{
+    TemplateFile *in_use;
+    char *reason;
+    uint64_t one;
+    struct stat st;
+    g_autofree char *file = path_of("c");
+
+    remove_file();
+    for (const char *id = "a\0b\0c\0d\0"; *id; id += 2) {
+        make(dir, id);
+    }
+    g_assert_cmpint(stat(file, &st), ==, 0);
+    one = st.st_blocks * 512;
+    g_assert_cmpuint(template_dir_size(dir), ==, 4 * one);
+    in_use = open_made(dir, "a");
+    used_at("a", 10);
+    used_at("b", 30);
+    used_at("c", 20);
+    used_at("d", 40);
+    g_assert_true(make_room(dir, 5 * one, one, FUTURE, &reason));
+    g_assert_cmpuint(template_dir_size(dir), ==, 4 * one);
+    /* The one used longest ago that nobody uses */
+    g_assert_true(make_room(dir, 4 * one, one, FUTURE, &reason));
+    assert_absent("c");
+    g_assert_cmpuint(template_dir_size(dir), ==, 3 * one);
+    /* b and d have to go, but d has been used lately */
+    g_assert_false(make_room(dir, 2 * one, one, 35, &reason));
+    assert_reason(reason, "used lately");
+    assert_absent("b");
+    g_assert_false(make_room(dir, one, one, FUTURE, &reason));
+    assert_reason(reason, "used lately");
+    assert_absent("d");
+    g_assert_false(make_room(dir, one - 1, one, FUTURE, &reason));
+    assert_reason(reason, "may have");
+    template_file_free(in_use);
+    assert_whole(dir, "a");
+    g_assert_true(make_room(dir, one, one, FUTURE, &reason));
+    g_assert_cmpuint(template_dir_size(dir), ==, 0);
+}
+
+/* Others' stay, whenever they have been used */
+static void test_room_among_own(void)
+{
+    g_autoptr(GHashTable) own = g_hash_table_new_full(g_str_hash, g_str_equal,
+                                                      g_free, NULL);
+    uint64_t one;
+    char *reason;
+
+    remove_file();
+    make(dir, "a");
+    one = template_dir_size(dir);
+    for (const char *id = "b\0c\0d\0"; *id; id += 2) {
+        make(dir, id);
+    }
+    used_at("a", 10);
+    used_at("b", 20);
+    used_at("c", 40);
+    used_at("d", 30);
+    g_assert_false(template_dir_make_room(dir, 4 * one, one, own, FUTURE,
+                                          &reason));
+    assert_reason(reason, "not this QEMU's");
+    g_hash_table_add(own, template_file_name("c"));
+    g_hash_table_add(own, template_file_name("d"));
+    g_assert_true(template_dir_make_room(dir, 4 * one, one, own, FUTURE,
+                                         &reason));
+    assert_absent("d");
+    g_assert_false(template_dir_make_room(dir, 2 * one, one, own, FUTURE,
+                                          &reason));
+    assert_reason(reason, "not this QEMU's");
+    assert_absent("c");
+    assert_whole(dir, "a");
+    assert_whole(dir, "b");
+    template_file_remove(dir, "a");
+    template_file_remove(dir, "b");
+}
+
+/* Of a snapshot that is no more: it goes if nobody else needs it */
+static void test_retired(void)
+{
+    TemplateFile *ours, *theirs;
+
+    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    make(dir, IDENTITY);
+    make(dir, "snapshot 2");
+    g_assert_true(template_file_retire(dir, IDENTITY, -1));
+    assert_absent(IDENTITY);
+    make(dir, IDENTITY);
+    theirs = open_made(dir, IDENTITY);
+    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    ours = open_made(dir, IDENTITY);
+    g_assert_false(template_file_retire(dir, IDENTITY, ours->fd));
+    template_file_free(theirs);
+    /* We still have it locked, against somebody who would do the same */
+    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    assert_whole(dir, IDENTITY);
+    g_assert_true(template_file_retire(dir, IDENTITY, ours->fd));
+    assert_absent(IDENTITY);
+    assert_content(ours, 0);
+    /* By now the name is another file's, or never was this one's */
+    make(dir, IDENTITY);
+    g_assert_true(template_file_retire(dir, IDENTITY, ours->fd));
+    assert_whole(dir, "snapshot 2");
+    g_assert_true(template_file_retire(dir, "snapshot 2", ours->fd));
+    template_file_free(ours);
+    g_assert_cmpuint(template_dir_size(dir), ==, 0);
+}
+
+static void test_full(void)
+{
+    g_autofree char *mounted = g_build_filename(path, "small", NULL);
+    g_autofree uint8_t *large = g_malloc(LEN);
+    uint8_t *const hosts[] = { large };
+    PrimRange all = { 0, LEN };
+    TemplateFile *f = template_file_new(IDENTITY, 1, PAGE);
+    char *reason;
+    int at;
+
+    template_file_add_block(f, "ram", LEN, runs_of(&all, 1));
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+        g_test_skip("no right to mount tmpfs");
+        template_file_free(f);
+        return;
+    }
+    memset(large, 1, LEN);
+    g_mkdir(mounted, 0700);
+    g_assert_cmpint(mount("none", mounted, "tmpfs", 0, "size=2M"), ==, 0);
+    at = open(mounted, O_RDONLY | O_DIRECTORY);
+    g_assert_false(template_file_write(f, at, hosts, &reason));
+    assert_reason(reason, g_strerror(ENOSPC));
+    g_assert_cmpuint(template_dir_size(at), ==, 0);
+    g_assert_false(make_room(at, 0, LEN, FUTURE, &reason));
+    g_free(reason);
+    g_assert_false(make_room(at, 8 * LEN, LEN, FUTURE, &reason));
+    assert_reason(reason, "MiB left");
+    close(at);
+    template_file_free(f);
+    umount(mounted);
+    rmdir(mounted);
+}
+
+/* @path on a file system that may not be writable by a mapping */
+static void test_hugetlbfs(void)
+{
+    g_autofree char *mounted = g_build_filename(path, "huge", NULL);
+    char *reason;
+    int at;
+
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+        g_test_skip("no right to mount hugetlbfs");
+        return;
+    }
+    g_mkdir(mounted, 0700);
+    if (mount("none", mounted, "hugetlbfs", 0, "pagesize=2M,size=16M") < 0) {
+        g_test_skip("no hugetlbfs of 2 MiB pages");
+        rmdir(mounted);
+        return;
+    }
+    at = open(mounted, O_RDONLY | O_DIRECTORY);
+    if (write_as(at, IDENTITY, &reason)) {
+        assert_whole(at, IDENTITY);
+    } else {
+        assert_reason(reason, g_strerror(ENOSPC));
+        g_assert_cmpuint(template_dir_size(at), ==, 0);
+        g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 16 or more");
+    }
+    close(at);
+    g_assert_cmpint(umount(mounted), ==, 0);
+    rmdir(mounted);
+}
+
+static void add_tests(void)
+{
+    g_test_add_func("/template-dir/room", test_room);
+    g_test_add_func("/template-dir/room-among-own", test_room_among_own);
+    g_test_add_func("/template-dir/retired", test_retired);
+    g_test_add_func("/template-dir/full", test_full);
+    g_test_add_func("/template-dir/hugetlbfs", test_hugetlbfs);
+}
+
+int main(int argc, char **argv)
+{
+    return templates_main(argc, argv, add_tests);
+}
