@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_POLICY_H
-#define RAM_RESET_POLICY_H
+#ifndef RAM_RESET_AUTO_POLICY_H
+#define RAM_RESET_AUTO_POLICY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_SMALLPAGES_H
-#define RAM_RESET_SMALLPAGES_H
+#ifndef RAM_RESET_BLOCK_BASE_PAGES_H
+#define RAM_RESET_BLOCK_BASE_PAGES_H
 
 #include "system/ram-reset/block/block.h"
 

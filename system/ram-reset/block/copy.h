@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_TEMPLATE_H
-#define RAM_RESET_TEMPLATE_H
+#ifndef RAM_RESET_BLOCK_COPY_H
+#define RAM_RESET_BLOCK_COPY_H
 
 #include <glib.h>
 #include <stdbool.h>

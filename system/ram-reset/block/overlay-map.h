@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_MAPPEDRUNS_H
-#define RAM_RESET_MAPPEDRUNS_H
+#ifndef RAM_RESET_BLOCK_OVERLAY_MAP_H
+#define RAM_RESET_BLOCK_OVERLAY_MAP_H
 
 #include <glib.h>
 #include <stdbool.h>

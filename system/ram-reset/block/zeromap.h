@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_ZEROMAP_H
-#define RAM_RESET_ZEROMAP_H
+#ifndef RAM_RESET_BLOCK_ZEROMAP_H
+#define RAM_RESET_BLOCK_ZEROMAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

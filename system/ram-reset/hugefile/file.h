@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_HUGERAM_H
-#define RAM_RESET_HUGERAM_H
+#ifndef RAM_RESET_HUGEFILE_FILE_H
+#define RAM_RESET_HUGEFILE_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_HUGEFILE_H
-#define RAM_RESET_HUGEFILE_H
+#ifndef RAM_RESET_HUGEFILE_HUGEFILE_H
+#define RAM_RESET_HUGEFILE_HUGEFILE_H
 
 #include "qapi/qapi-types-ram-reset-object.h"
 #include "system/runstate.h"

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_HUGERECORD_H
-#define RAM_RESET_HUGERECORD_H
+#ifndef RAM_RESET_HUGEFILE_RECORD_H
+#define RAM_RESET_HUGEFILE_RECORD_H
 
 #include <stdbool.h>
 #include <stdint.h>

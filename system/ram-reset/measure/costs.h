@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_COSTS_H
-#define RAM_RESET_COSTS_H
+#ifndef RAM_RESET_MEASURE_COSTS_H
+#define RAM_RESET_MEASURE_COSTS_H
 
 #include <stdbool.h>
 #include <stdint.h>

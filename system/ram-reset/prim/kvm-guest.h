@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_PRIM_KVM_H
-#define RAM_RESET_PRIM_KVM_H
+#ifndef RAM_RESET_PRIM_KVM_GUEST_H
+#define RAM_RESET_PRIM_KVM_GUEST_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_PRIM_H
-#define RAM_RESET_PRIM_H
+#ifndef RAM_RESET_PRIM_PRIM_H
+#define RAM_RESET_PRIM_PRIM_H
 
 #include <signal.h>
 #include <stdbool.h>

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_BASELINE_H
-#define RAM_RESET_BASELINE_H
+#ifndef RAM_RESET_REWIND_BASELINE_H
+#define RAM_RESET_REWIND_BASELINE_H
 
 #include "system/ram-reset/internal.h"
 #include "system/ram-reset/template/file.h"

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_DIRTY_H
-#define RAM_RESET_DIRTY_H
+#ifndef RAM_RESET_REWIND_DIRTY_LOG_H
+#define RAM_RESET_REWIND_DIRTY_LOG_H
 
 #include "exec/cpu-common.h"
 

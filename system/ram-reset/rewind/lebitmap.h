@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_LEBITMAP_H
-#define RAM_RESET_LEBITMAP_H
+#ifndef RAM_RESET_REWIND_LEBITMAP_H
+#define RAM_RESET_REWIND_LEBITMAP_H
 
 #include <glib.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_MAPPINGS_H
-#define RAM_RESET_MAPPINGS_H
+#ifndef RAM_RESET_REWIND_MAPPINGS_H
+#define RAM_RESET_REWIND_MAPPINGS_H
 
 #include "system/ram-reset/internal.h"
 

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_CHOICE_H
-#define RAM_RESET_CHOICE_H
+#ifndef RAM_RESET_REWIND_POLICY_H
+#define RAM_RESET_REWIND_POLICY_H
 
 #include <stdbool.h>
 

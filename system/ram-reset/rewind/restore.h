@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_UNDO_H
-#define RAM_RESET_UNDO_H
+#ifndef RAM_RESET_REWIND_RESTORE_H
+#define RAM_RESET_REWIND_RESTORE_H
 
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/rewind/baseline.h"

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_TEMPLATEFILE_H
-#define RAM_RESET_TEMPLATEFILE_H
+#ifndef RAM_RESET_TEMPLATE_FILE_H
+#define RAM_RESET_TEMPLATE_FILE_H
 
 #include <glib.h>
 #include <stdbool.h>

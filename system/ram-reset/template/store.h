@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_TEMPLATES_H
-#define RAM_RESET_TEMPLATES_H
+#ifndef RAM_RESET_TEMPLATE_STORE_H
+#define RAM_RESET_TEMPLATE_STORE_H
 
 #include "system/ram-reset-template.h"
 #include "system/ram-reset/internal.h"

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_WARNING_H
-#define RAM_RESET_WARNING_H
+#ifndef RAM_RESET_TEMPLATE_WARNING_H
+#define RAM_RESET_TEMPLATE_WARNING_H
 
 #include <stdbool.h>
 #include <stdint.h>
