@@ -3,7 +3,6 @@
 
 # Takes: 20 s
 
-
 import contextlib
 import os
 import shutil

@@ -3,7 +3,6 @@
 
 # Takes: 10 s
 
-
 import re
 import time
 from pathlib import Path

@@ -3,7 +3,6 @@
 
 # Takes: 15 s
 
-
 import random
 from collections import Counter
 from pathlib import Path
