@@ -28,7 +28,7 @@ import context
 import rewind_guests as guests
 import standalone
 from lib import products
-from lib.machine import MIB, MachineError, kvm_usable
+from lib.machine import MIB, MachineError, kvm_usable, start_line
 from lib.shm import in_memory
 from loadvm_guests import TAG
 from report import ROUNDS, Failure, Section, Table, figure
@@ -58,8 +58,7 @@ WHAT = (
 
 def command(scene: Scene, qemu: Path, *args: Any) -> list[str]:
     return [str(a) for a in (
-        qemu, '-nodefaults', '-display', 'none', '-vga', 'none', '-L',
-        products.FIRMWARE, '-accel', scene.accel, '-m', f'{scene.ram}M',
+        *start_line(qemu, scene.accel), '-m', f'{scene.ram}M',
         '-bios', 'qboot.rom', '-kernel', products.ring3_image(), *args)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.machine import MIB, run_quietly
+from lib.machine import MIB, run_quietly, start_line
 
 TOOL = products.REPO / 'contrib/ram-reset/ram-reset-loop'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
@@ -40,8 +40,7 @@ def qemu(workdir: Path, accel: str, *args: str, obj: str = OBJECT) -> list:
         run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', disk,
                     '64M')
     return [str(arg) for arg in (
-        products.QEMU, '-nodefaults', '-display', 'none', '-vga', 'none',
-        '-L', products.FIRMWARE, '-accel', accel, '-m', '128M',
+        *start_line(products.QEMU, accel), '-m', '128M',
         '-bios', 'qboot.rom', '-kernel', products.ring3_image(),
         '-pidfile', workdir / 'pid', '-blockdev',
         f'qcow2,node-name=disk0,file.driver=file,file.filename={disk}',

@@ -35,6 +35,12 @@ def may_use(strategy: str) -> set[str]:
     return {strategy} if strategy != 'stock' else set()
 
 
+def start_line(qemu: Path, accel: str) -> list:
+    """What every QEMU begins with that has no devices but those it is given."""
+    return [qemu, '-nodefaults', '-display', 'none', '-vga', 'none',
+            '-L', products.FIRMWARE, '-accel', accel]
+
+
 class MachineError(Exception):
     """QEMU refused something, or died."""
 
@@ -116,8 +122,7 @@ class Machine:
             run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
                         self.disk, '64M')
         command = [
-            qemu, '-nodefaults', '-display', 'none', '-vga', 'none',
-            '-L', products.FIRMWARE, '-accel', accel,
+            *start_line(qemu, accel),
             '-blockdev', f'driver=qcow2,node-name={DISK},'
                          + disk_file(self.disk, blkdebug),
             '-m', f'{ram // MIB}M', *self._memory_args(), *args]
