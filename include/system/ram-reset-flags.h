@@ -23,7 +23,7 @@
  *     begins or ends one reads it, in any thread.  Atomic.
  *
  * @any_mapped: RAM is mapped from a template, see ram_reset_template_load().
- *     mappedruns.c sets it, under its lock; who discards memory reads it, in
+ *     overlay-map.c sets it, under its lock; who discards memory reads it, in
  *     any thread, and ram_reset_begin().  Atomic.
  *
  * @dirty_bits_taken: Somebody else has cleared bits of the dirty log since the

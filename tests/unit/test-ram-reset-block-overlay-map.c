@@ -51,7 +51,7 @@ static bool any_bit(const bool *bits, unsigned start, unsigned end)
 
 static void assert_known_as(const void *host, const bool *bits)
 {
-    g_autoptr(GArray) is = mapped_runs_copy(host, NULL);
+    g_autoptr(GArray) is = overlay_map_copy(host, NULL);
     g_autoptr(GArray) should = runs_of(bits, BITS);
 
     g_assert_cmpmem(is->data, is->len * sizeof(PrimRange),
@@ -73,8 +73,8 @@ static void test_random(void)
     }
     runs = runs_of(bits, BITS);
     all_runs = runs_of(all, BITS);
-    mapped_runs_add(&other, NULL, -1, all_runs);
-    mapped_runs_add(&host, &bits, -1, runs);
+    overlay_map_add(&other, NULL, -1, all_runs);
+    overlay_map_add(&host, &bits, -1, runs);
     assert_known_as(&host, bits);
     for (unsigned i = 0; i < 2000; i++) {
         unsigned start = g_test_rand_int_range(0, BITS);
@@ -82,18 +82,18 @@ static void test_random(void)
         bool any = any_bit(bits, start, end);
         unsigned before = calls;
 
-        g_assert(mapped_runs_touch(&host, start, end) == any);
-        g_assert_cmpint(mapped_runs_take_out(&host, &bits, start, end,
+        g_assert(overlay_map_touches(&host, start, end) == any);
+        g_assert_cmpint(overlay_map_take_out(&host, &bits, start, end,
                                              G_MAXUINT, made, &calls),
                         ==, any ? 0 : 1);
         g_assert_cmpuint(calls, ==, before + any);
         memset(bits + start, 0, end - start);
         assert_known_as(&host, bits);
     }
-    mapped_runs_remove(&host);
+    overlay_map_remove(&host);
     g_assert_true(ram_reset_flags.any_mapped);
     assert_known_as(&other, all);
-    mapped_runs_remove(&other);
+    overlay_map_remove(&other);
     g_assert_false(ram_reset_flags.any_mapped);
 }
 
@@ -106,27 +106,27 @@ static void test_refused(void)
     int error = -ENOSPC;
 
     g_assert_false(ram_reset_flags.any_mapped);
-    g_assert_false(mapped_runs_known(&host, NULL));
-    g_assert_null(mapped_runs_copy(&host, NULL));
-    g_assert_false(mapped_runs_touch(&host, 0, 1));
-    mapped_runs_add(&host, &bits, -1, runs);
-    g_assert_true(mapped_runs_known(&host, &bits));
-    g_assert_true(mapped_runs_known(&host, NULL));
-    g_assert_false(mapped_runs_known(&host, &calls));
-    g_assert_cmpint(mapped_runs_take_out(&host, &calls, 0, 1, 9, made, &calls),
+    g_assert_false(overlay_map_has(&host, NULL));
+    g_assert_null(overlay_map_copy(&host, NULL));
+    g_assert_false(overlay_map_touches(&host, 0, 1));
+    overlay_map_add(&host, &bits, -1, runs);
+    g_assert_true(overlay_map_has(&host, &bits));
+    g_assert_true(overlay_map_has(&host, NULL));
+    g_assert_false(overlay_map_has(&host, &calls));
+    g_assert_cmpint(overlay_map_take_out(&host, &calls, 0, 1, 9, made, &calls),
                     ==, 1);
-    g_assert_cmpint(mapped_runs_take_out(&host, NULL, 0, 1, 9, fails,
+    g_assert_cmpint(overlay_map_take_out(&host, NULL, 0, 1, 9, fails,
                                          &error), ==, -ENOSPC);
     assert_known_as(&host, bits);
     /* The one that has failed counts */
-    g_assert_cmpint(mapped_runs_take_out(&host, NULL, 0, 1, 1, made, &calls),
+    g_assert_cmpint(overlay_map_take_out(&host, NULL, 0, 1, 1, made, &calls),
                     ==, -ENOMEM);
     g_assert_cmpuint(calls, ==, 0);
     assert_known_as(&host, bits);
     g_assert_true(ram_reset_flags.any_mapped);
-    mapped_runs_remove(&host);
+    overlay_map_remove(&host);
     g_assert_false(ram_reset_flags.any_mapped);
-    mapped_runs_remove(&host);
+    overlay_map_remove(&host);
     g_assert_false(ram_reset_flags.any_mapped);
 }
 
@@ -143,13 +143,13 @@ static void ask_one(Asker *asker)
 
     switch (asker->what) {
     case 0:
-        g_assert_true(mapped_runs_touch(&asker->host, 0, 1));
+        g_assert_true(overlay_map_touches(&asker->host, 0, 1));
         break;
     case 1:
-        g_assert_true(mapped_runs_known(&asker->host, NULL));
+        g_assert_true(overlay_map_has(&asker->host, NULL));
         break;
     default:
-        copy = mapped_runs_copy(&asker->host, NULL);
+        copy = overlay_map_copy(&asker->host, NULL);
         g_assert_cmpuint(copy->len, ==, 2);
     }
 }
@@ -188,12 +188,12 @@ static void test_asked_while_discarding(void)
     for (unsigned what = 0; what < 3; what++) {
         Asker asker = { .what = what };
 
-        mapped_runs_add(&asker.host, NULL, -1, runs);
-        g_assert_cmpint(mapped_runs_take_out(&asker.host, NULL, 1, 2, 9,
+        overlay_map_add(&asker.host, NULL, -1, runs);
+        g_assert_cmpint(overlay_map_take_out(&asker.host, NULL, 1, 2, 9,
                                              made_while_asked, &asker), ==, 0);
         g_thread_join(asker.thread);
         g_assert_true(asker.answered);
-        mapped_runs_remove(&asker.host);
+        overlay_map_remove(&asker.host);
     }
 }
 

@@ -22,7 +22,7 @@ static char *plain, *huge;
 
 /*
  * @file: of RAM, or its record; @fd: it is open; @second: QEMU's own
- * descriptor; @notice: of hugeram_notice()
+ * descriptor; @notice: of hugefile_file_notice()
  */
 typedef struct State {
     char *file;
@@ -73,8 +73,8 @@ static bool run_create(void *opaque)
 {
     State *s = opaque;
 
-    return is_fine(hugeram_create(s->file, 2 * HUGE_SIZE, &s->fd)) &&
-           is_fine(hugeram_reserve(s->fd, 2 * HUGE_SIZE, HUGE_SIZE));
+    return is_fine(hugefile_file_create(s->file, 2 * HUGE_SIZE, &s->fd)) &&
+           is_fine(hugefile_file_reserve(s->fd, 2 * HUGE_SIZE, HUGE_SIZE));
 }
 
 /* Also here an empty file may be left that nobody could lock */
@@ -98,7 +98,8 @@ static void *setup_left_over(const void *in)
 {
     State *s = setup_ram(in);
 
-    g_assert_true(is_fine(hugeram_create(s->file, 2 * HUGE_SIZE, &s->fd)));
+    g_assert_true(is_fine(hugefile_file_create(s->file, 2 * HUGE_SIZE,
+                                               &s->fd)));
     close_one(&s->fd);
     return s;
 }
@@ -111,24 +112,24 @@ static bool run_take(void *opaque)
     bool ok;
 
     s->second = -1;
-    if (!is_fine(hugeram_open(s->file, &s->fd)) || s->fd < 0) {
+    if (!is_fine(hugefile_file_open(s->file, &s->fd)) || s->fd < 0) {
         return false;
     }
-    s->notice = hugeram_notice(s->fd);
+    s->notice = hugefile_file_notice(s->fd);
     s->second = open(s->file, O_RDWR | O_CLOEXEC);
     if (s->second < 0) {
         return false;
     }
-    ok = is_fine(hugeram_take_over(s->fd, s->second, s->file));
+    ok = is_fine(hugefile_file_take_over(s->fd, s->second, s->file));
     s->fd = -1;
-    ok = ok && hugeram_watch(s->second, &time);
+    ok = ok && hugefile_file_watch(s->second, &time);
     if (s->notice >= 0) {
-        ok = !hugeram_was_closed(s->notice) && ok;
+        ok = !hugefile_file_was_closed(s->notice) && ok;
         s->notice = -1;
     } else {
         ok = false;
     }
-    return ok && hugeram_is_ours_alone(s->second, true);
+    return ok && hugefile_file_is_ours_alone(s->second, true);
 }
 
 /* Who has it says so, and it can be had afterwards */
@@ -137,7 +138,7 @@ static void check_take(void *opaque, bool ok)
     State *s = opaque;
     int fd;
 
-    if (ok && is_fine(hugeram_open(s->file, &fd))) {
+    if (ok && is_fine(hugefile_file_open(s->file, &fd))) {
         faults_wrong("somebody else could take it");
     }
     close_one(&s->fd);
@@ -160,8 +161,8 @@ static void *setup_record(const void *in)
     s->new = s->old;
     s->new.in_use = false;
     s->new.dirty = clean;
-    s->fd = hugerecord_open(s->file, &reason);
-    g_assert_cmpint(hugerecord_write(s->fd, &s->old), ==, 0);
+    s->fd = hugefile_record_open(s->file, &reason);
+    g_assert_cmpint(hugefile_record_write(s->fd, &s->old), ==, 0);
     close_one(&s->fd);
     return s;
 }
@@ -171,8 +172,8 @@ static bool run_record(void *opaque)
     State *s = opaque;
     g_autofree char *reason = NULL;
 
-    s->fd = hugerecord_open(s->file, &reason);
-    return s->fd >= 0 && hugerecord_write(s->fd, &s->new) == 0;
+    s->fd = hugefile_record_open(s->file, &reason);
+    return s->fd >= 0 && hugefile_record_write(s->fd, &s->new) == 0;
 }
 
 static void assert_record(const HugeRecord *rec, bool in_use)
@@ -191,16 +192,16 @@ static void check_record(void *opaque, bool ok)
     int fd;
 
     close_one(&s->fd);
-    fd = hugerecord_open(s->file, &reason);
+    fd = hugefile_record_open(s->file, &reason);
     if (fd < 0) {
         faults_wrong("the file cannot be used any more: %s", reason);
     }
-    if (hugerecord_read(fd, &s->found, &reason)) {
+    if (hugefile_record_read(fd, &s->found, &reason)) {
         assert_record(&s->found, ok ? false : s->found.in_use);
     } else if (ok) {
         faults_wrong("the record is lost: %s", reason);
     }
-    hugerecord_clear(&s->found);
+    hugefile_record_clear(&s->found);
     g_free(reason);
     reason = NULL;
     close(fd);
@@ -210,11 +211,12 @@ static bool run_read_record(void *opaque)
 {
     State *s = opaque;
     g_autofree char *reason = NULL, *again = NULL;
-    g_autofree char *boot_id = hugerecord_boot_id();
+    g_autofree char *boot_id = hugefile_record_boot_id();
     bool ok;
 
-    s->fd = hugerecord_open(s->file, &reason);
-    ok = s->fd >= 0 && hugerecord_read(s->fd, &s->found, &again) && boot_id;
+    s->fd = hugefile_record_open(s->file, &reason);
+    ok = s->fd >= 0 &&
+         hugefile_record_read(s->fd, &s->found, &again) && boot_id;
     close_one(&s->fd);
     return ok;
 }
@@ -226,7 +228,7 @@ static void check_read_record(void *opaque, bool ok)
     if (ok) {
         assert_record(&s->found, true);
     }
-    hugerecord_clear(&s->found);
+    hugefile_record_clear(&s->found);
 }
 
 static const FaultTest create = { setup_ram, run_create, check_create,
@@ -248,8 +250,8 @@ static void sweep_ram(void)
     };
 
     if (may_use_hugetlbfs(huge, 8)) {
-        faults_sweep("hugeram-create", &create, huge);
-        faults_sweep("hugeram-take", &take, huge);
+        faults_sweep("hugefile-file-create", &create, huge);
+        faults_sweep("hugefile-file-take", &take, huge);
         faults_assert_seen(seen);
     }
 }
@@ -262,8 +264,8 @@ static void sweep_record(void)
         FAULT_KINDS,
     };
 
-    faults_sweep("hugerecord-write", &write_record, plain);
-    faults_sweep("hugerecord-read", &read_record, plain);
+    faults_sweep("hugefile-record-write", &write_record, plain);
+    faults_sweep("hugefile-record-read", &read_record, plain);
     faults_assert_seen(seen);
 }
 
@@ -281,8 +283,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     plain = faults_make_dir("/tmp/ram-reset-XXXXXX");
     huge = g_test_subprocess() ? NULL : mount_hugetlbfs(plain);
-    g_test_add_func("/faults/hugeram", sweep_ram);
-    g_test_add_func("/faults/hugerecord", sweep_record);
+    g_test_add_func("/faults/hugefile-file", sweep_ram);
+    g_test_add_func("/faults/hugefile-record", sweep_record);
     for (unsigned i = 0; i < G_N_ELEMENTS(planted); i++) {
         planted[i].param = plain;
         faults_add_planted(&planted[i]);

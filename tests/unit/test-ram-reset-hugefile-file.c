@@ -25,7 +25,7 @@ static int new_ram(const char *path, uint64_t pages)
 {
     int fd;
 
-    g_assert_null(hugeram_create(path, pages * HUGE_SIZE, &fd));
+    g_assert_null(hugefile_file_create(path, pages * HUGE_SIZE, &fd));
     g_assert_cmpint(fd, >=, 0);
     return fd;
 }
@@ -35,22 +35,23 @@ static void test_ram_file(const char *path)
     g_autofree char *plain = g_build_filename(dir, "plain", NULL);
     int fd;
 
-    g_assert_null(hugeram_open(path, &fd));
+    g_assert_null(hugefile_file_open(path, &fd));
     g_assert_cmpint(fd, ==, -1);
-    check_kinds(hugeram_open, path, dir, "not a file on hugetlbfs");
-    assert_reason(hugeram_create(path, 1, &fd), "a size of 1 bytes");
+    check_kinds(hugefile_file_open, path, dir, "not a file on hugetlbfs");
+    assert_reason(hugefile_file_create(path, 1, &fd), "a size of 1 bytes");
     g_assert_cmpint(access(path, F_OK), ==, -1);
-    assert_reason(hugeram_create(plain, 4096, &fd), "not a file on hugetlbfs");
+    assert_reason(hugefile_file_create(plain, 4096, &fd),
+                  "not a file on hugetlbfs");
     g_assert_cmpint(access(plain, F_OK), ==, -1);
     g_assert_true(g_file_set_contents(plain, "x", 1, NULL));
-    assert_open_refused(hugeram_open, plain, "not a file on hugetlbfs");
+    assert_open_refused(hugefile_file_open, plain, "not a file on hugetlbfs");
     unlink(plain);
     fd = new_ram(path, 2);
     check_new_file(fd, 2 * HUGE_SIZE);
-    assert_open_refused(hugeram_open, path, "another process uses it");
+    assert_open_refused(hugefile_file_open, path, "another process uses it");
     close(fd);
-    assert_reason(hugeram_create(path, HUGE_SIZE, &fd), "File exists");
-    close(opened(hugeram_open, path));
+    assert_reason(hugefile_file_create(path, HUGE_SIZE, &fd), "File exists");
+    close(opened(hugefile_file_open, path));
 }
 
 static void read_it(const char *path)
@@ -79,9 +80,9 @@ static void check_in_use(const char *path, void (*act)(const char *path),
 {
     pid_t pid = child(act, path);
 
-    assert_open_refused(hugeram_open, path, part);
+    assert_open_refused(hugefile_file_open, path, part);
     end(pid);
-    close(opened(hugeram_open, path));
+    close(opened(hugefile_file_open, path));
 }
 
 static void test_ram_limited(const char *path)
@@ -89,7 +90,7 @@ static void test_ram_limited(const char *path)
     int fd;
 
     limit_files(HUGE_SIZE);
-    assert_reason(hugeram_create(path, 2 * HUGE_SIZE, &fd),
+    assert_reason(hugefile_file_create(path, 2 * HUGE_SIZE, &fd),
                   g_strerror(EFBIG));
     limit_files(RLIM_INFINITY);
     g_assert_cmpint(access(path, F_OK), ==, -1);
@@ -108,15 +109,15 @@ static void test_ram_is_ours_alone(const char *path)
     int fd = new_ram(path, 2);
     pid_t pid = child(read_it, path);
 
-    g_assert_false(hugeram_is_ours_alone(fd, true));
+    g_assert_false(hugefile_file_is_ours_alone(fd, true));
     end(pid);
-    g_assert_true(hugeram_is_ours_alone(fd, false));
+    g_assert_true(hugefile_file_is_ours_alone(fd, false));
     g_assert_cmpint(close(open(path, O_RDWR | O_NONBLOCK)), ==, 0);
-    g_assert_true(hugeram_is_ours_alone(fd, true));
+    g_assert_true(hugefile_file_is_ours_alone(fd, true));
     g_assert_cmpint(open(path, O_RDONLY | O_NONBLOCK), ==, -1);
     g_assert_cmpint(errno, ==, EWOULDBLOCK);
     close(fd);
-    close(opened(hugeram_open, path));
+    close(opened(hugefile_file_open, path));
 }
 
 static uint64_t pool(const char *what)
@@ -135,7 +136,7 @@ static bool reserve(const char *path, uint64_t pages, uint64_t expected)
                                             "of 2048 KiB are needed", pages);
     int fd = new_ram(path, pages);
     uint64_t before = pool("resv"), got;
-    char *reason = hugeram_reserve(fd, pages * HUGE_SIZE, HUGE_SIZE);
+    char *reason = hugefile_file_reserve(fd, pages * HUGE_SIZE, HUGE_SIZE);
 
     got = pool("resv") - before;
     if (expected) {
@@ -163,23 +164,23 @@ static void test_ram_taken_over(const char *path)
     g_autofree char *second = g_strdup_printf("%s-2", path);
     int from = new_ram(path, 2), to = open(path, O_RDWR);
 
-    g_assert_null(hugeram_take_over(from, to, path));
+    g_assert_null(hugefile_file_take_over(from, to, path));
     g_assert_cmpint(fcntl(from, F_GETFD), ==, -1);
-    assert_open_refused(hugeram_open, path, "uses it");
+    assert_open_refused(hugefile_file_open, path, "uses it");
     close(to);
-    from = opened(hugeram_open, path);
+    from = opened(hugefile_file_open, path);
     to = new_ram(second, 2);
-    assert_reason(hugeram_take_over(dup(from), to, path), "another file");
+    assert_reason(hugefile_file_take_over(dup(from), to, path), "another file");
     close(to);
     unlink(second);
     to = open(path, O_RDWR);
     unlink(path);
-    assert_reason(hugeram_take_over(dup(from), to, path), "another file");
+    assert_reason(hugefile_file_take_over(dup(from), to, path), "another file");
     close(new_ram(path, 2));
-    assert_reason(hugeram_take_over(dup(from), to, path), "another file");
+    assert_reason(hugefile_file_take_over(dup(from), to, path), "another file");
     close(to);
     to = open(path, O_RDWR);
-    assert_reason(hugeram_take_over(from, to, path), "another file");
+    assert_reason(hugefile_file_take_over(from, to, path), "another file");
     close(to);
 }
 
@@ -188,7 +189,7 @@ static int64_t access_time(int fd)
     struct stat st;
 
     g_assert_cmpint(fstat(fd, &st), ==, 0);
-    return hugeram_access_time(&st);
+    return hugefile_file_access_time(&st);
 }
 
 static void test_ram_watched(const char *path)
@@ -197,13 +198,13 @@ static void test_ram_watched(const char *path)
     int64_t time, again;
     char c;
 
-    g_assert_true(hugeram_watch(fd, &time));
+    g_assert_true(hugefile_file_watch(fd, &time));
     end(child(read_it, path));
     g_assert_cmpint(pread(fd, &c, 1, HUGE_SIZE), ==, 1);
     g_assert_cmpint(access_time(fd), ==, time);
     end(child(map_it, path));
     g_assert_cmpint(access_time(fd), !=, time);
-    g_assert_true(hugeram_watch(fd, &again));
+    g_assert_true(hugefile_file_watch(fd, &again));
     g_assert_cmpint(access_time(fd), ==, again);
     g_assert_cmpint(again, !=, time);
     close(fd);
@@ -212,16 +213,16 @@ static void test_ram_watched(const char *path)
 static void test_ram_noticed(const char *path)
 {
     int fd = new_ram(path, 1);
-    int notice = hugeram_notice(fd);
+    int notice = hugefile_file_notice(fd);
 
     /* Our own close does not count, and neither does that of a reader */
     close(fd);
     end(child(read_it, path));
-    g_assert_false(hugeram_was_closed(notice));
-    fd = opened(hugeram_open, path);
-    notice = hugeram_notice(fd);
+    g_assert_false(hugefile_file_was_closed(notice));
+    fd = opened(hugefile_file_open, path);
+    notice = hugefile_file_notice(fd);
     end(child(map_it, path));
-    g_assert_true(hugeram_was_closed(notice));
+    g_assert_true(hugefile_file_was_closed(notice));
     close(fd);
 }
 
@@ -267,14 +268,15 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     dir = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
     huge_dir = mounted_dir() ?: mount_hugetlbfs(dir);
-    g_test_add_data_func("/hugeram/limited", test_ram_limited, run);
-    g_test_add_data_func("/hugeram/file", test_ram_file, run);
-    g_test_add_data_func("/hugeram/of-others", test_ram_of_others, run);
-    g_test_add_data_func("/hugeram/ours-alone", test_ram_is_ours_alone, run);
-    g_test_add_data_func("/hugeram/reserved", test_ram_reserved, run);
-    g_test_add_data_func("/hugeram/taken-over", test_ram_taken_over, run);
-    g_test_add_data_func("/hugeram/watched", test_ram_watched, run);
-    g_test_add_data_func("/hugeram/noticed", test_ram_noticed, run);
+    g_test_add_data_func("/hugefile-file/limited", test_ram_limited, run);
+    g_test_add_data_func("/hugefile-file/file", test_ram_file, run);
+    g_test_add_data_func("/hugefile-file/of-others", test_ram_of_others, run);
+    g_test_add_data_func("/hugefile-file/ours-alone", test_ram_is_ours_alone,
+                         run);
+    g_test_add_data_func("/hugefile-file/reserved", test_ram_reserved, run);
+    g_test_add_data_func("/hugefile-file/taken-over", test_ram_taken_over, run);
+    g_test_add_data_func("/hugefile-file/watched", test_ram_watched, run);
+    g_test_add_data_func("/hugefile-file/noticed", test_ram_noticed, run);
     ret = g_test_run();
     if (huge_dir) {
         unmount_hugetlbfs(huge_dir);

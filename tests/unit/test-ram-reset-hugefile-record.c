@@ -56,7 +56,7 @@ static void assert_no_record(const char *text, gsize len, const char *part)
     int fd = file_with(text, len);
     char *reason;
 
-    if (hugerecord_read(fd, &rec, &reason)) {
+    if (hugefile_record_read(fd, &rec, &reason)) {
         g_error("taken for a record: %.*s", (int)len, text);
     }
     g_assert_true(!rec.pid && !rec.boot_id && !rec.pages && !rec.dirty);
@@ -72,12 +72,12 @@ static void test_round_trip(void)
     bool dirty[100];
     char *reason;
 
-    g_assert_false(hugerecord_read(fd, &out, &reason));
+    g_assert_false(hugefile_record_read(fd, &out, &reason));
     g_assert_null(reason);
     for (unsigned i = 0; i < 500; i++) {
         HugeRecord in = {
             .in_use = g_rand_boolean(rand), .pid = g_rand_int(rand),
-            .boot_id = hugerecord_boot_id(), .device = g_rand_int(rand),
+            .boot_id = hugefile_record_boot_id(), .device = g_rand_int(rand),
             .inode = UINT64_MAX - g_rand_int(rand),
             .page_size = UINT64_C(1) << g_rand_int_range(rand, 12, 64),
             .pages = g_rand_int_range(rand, 1, 101), .dirty = dirty,
@@ -87,8 +87,8 @@ static void test_round_trip(void)
         for (unsigned j = 0; j < in.pages; j++) {
             dirty[j] = g_rand_int_range(rand, 0, 10) < (int)i % 11;
         }
-        g_assert_cmpint(hugerecord_write(fd, &in), ==, 0);
-        g_assert_true(hugerecord_read(fd, &out, &reason));
+        g_assert_cmpint(hugefile_record_write(fd, &in), ==, 0);
+        g_assert_true(hugefile_record_read(fd, &out, &reason));
         g_assert_cmpint(out.in_use, ==, in.in_use);
         g_assert_cmpint(out.pid, ==, in.pid);
         g_assert_cmpstr(out.boot_id, ==, in.boot_id);
@@ -99,7 +99,7 @@ static void test_round_trip(void)
         g_assert_cmpmem(out.dirty, out.pages, dirty, in.pages);
         g_free(in.boot_id);
     }
-    hugerecord_clear(&out);
+    hugefile_record_clear(&out);
     close(fd);
     g_rand_free(rand);
 }
@@ -113,9 +113,9 @@ static void test_damage(void)
     int fd = file_with(text, len);
     char *reason;
 
-    g_assert_true(hugerecord_read(fd, &rec, &reason));
+    g_assert_true(hugefile_record_read(fd, &rec, &reason));
     g_assert_cmpint(rec.dirty[2] + 2 * rec.dirty[3] + 4 * rec.dirty[9], ==, 6);
-    hugerecord_clear(&rec);
+    hugefile_record_clear(&rec);
     close(fd);
     for (gsize i = 0; i < len; i++) {
         for (unsigned flip = 1; flip < 256; flip++) {
@@ -170,7 +170,7 @@ static char *state_open(const char *path, int *fd)
 {
     char *reason;
 
-    *fd = hugerecord_open(path, &reason);
+    *fd = hugefile_record_open(path, &reason);
     return reason;
 }
 
@@ -210,7 +210,8 @@ static void use_state(const char *path)
         .in_use = true, .pid = getpid(), .pages = 1, .dirty = &dirty,
     };
 
-    g_assert_cmpint(hugerecord_write(opened(state_open, path), &rec), ==, 0);
+    g_assert_cmpint(hugefile_record_write(opened(state_open, path), &rec),
+                    ==, 0);
 }
 
 static void test_state_lock(const char *path)
@@ -236,10 +237,10 @@ static void test_state_limited(const char *path)
 
     for (unsigned limit = 0; limit < 100; limit += 10) {
         limit_files(limit);
-        g_assert_cmpint(hugerecord_write(fd, &rec), ==, -EFBIG);
+        g_assert_cmpint(hugefile_record_write(fd, &rec), ==, -EFBIG);
         limit_files(RLIM_INFINITY);
     }
-    g_assert_cmpint(hugerecord_write(fd, &rec), ==, 0);
+    g_assert_cmpint(hugefile_record_write(fd, &rec), ==, 0);
     close(fd);
 }
 
@@ -254,12 +255,12 @@ int main(int argc, char **argv)
 
     g_test_init(&argc, &argv, NULL);
     dir = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
-    g_test_add_func("/hugerecord/round-trip", test_round_trip);
-    g_test_add_func("/hugerecord/damage", test_damage);
-    g_test_add_func("/hugerecord/nonsense", test_nonsense);
-    g_test_add_data_func("/hugerecord/file", test_state_file, run);
-    g_test_add_data_func("/hugerecord/lock", test_state_lock, run);
-    g_test_add_data_func("/hugerecord/limited", test_state_limited, run);
+    g_test_add_func("/hugefile-record/round-trip", test_round_trip);
+    g_test_add_func("/hugefile-record/damage", test_damage);
+    g_test_add_func("/hugefile-record/nonsense", test_nonsense);
+    g_test_add_data_func("/hugefile-record/file", test_state_file, run);
+    g_test_add_data_func("/hugefile-record/lock", test_state_lock, run);
+    g_test_add_data_func("/hugefile-record/limited", test_state_limited, run);
     ret = g_test_run();
     rmdir(dir);
     g_free(dir);

@@ -56,7 +56,7 @@ static void watched_free(void *opaque)
     g_free(w);
 }
 
-void ram_reset_small_pages_end(const uint8_t *host)
+void ram_reset_base_pages_end(const uint8_t *host)
 {
     for (unsigned i = 0; watched && i < watched->len; i++) {
         Watched *w = watched->pdata[i];
@@ -83,7 +83,7 @@ static bool is_dense(const Watched *w, uint64_t *populated)
     while (prim_data_next(it, &start, &end)) {
         uint64_t first = start / HUGEPAGE;
 
-        if (mapped_runs_touch(w->host, start, end)) {
+        if (overlay_map_touches(w->host, start, end)) {
             continue;
         }
         *populated += end - start;
@@ -101,24 +101,24 @@ static void look(void *opaque)
     uint64_t populated;
     bool dense = is_dense(w, &populated);
 
-    trace_ram_reset_small_pages(w->host, w->pause_ms, populated, dense);
+    trace_ram_reset_base_pages(w->host, w->pause_ms, populated, dense);
     if (dense || w->pause_ms >= LAST_LOOK_MS) {
         advise(w, QEMU_MADV_HUGEPAGE);
-        ram_reset_small_pages_end(w->host);
+        ram_reset_base_pages_end(w->host);
         return;
     }
     w->pause_ms *= 2;
     timer_mod(w->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + w->pause_ms);
 }
 
-void ram_reset_small_pages(RAMBlock *rb)
+void ram_reset_base_pages(RAMBlock *rb)
 {
     Watched *w = g_new0(Watched, 1);
 
     if (!watched) {
         watched = g_ptr_array_new_with_free_func(watched_free);
     }
-    ram_reset_small_pages_end(rb->host);
+    ram_reset_base_pages_end(rb->host);
     w->host = rb->host;
     w->len = ROUND_UP(rb->max_length, rb->page_size);
     w->pause_ms = FIRST_LOOK_MS;

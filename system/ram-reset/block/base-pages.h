@@ -14,9 +14,9 @@
  * base pages until the guest is seen to write densely, or has run for some
  * seconds; then transparent hugepages, as before.  BQL held.
  */
-void ram_reset_small_pages(RAMBlock *rb);
+void ram_reset_base_pages(RAMBlock *rb);
 
 /* Memory at @host is going, or has got other memory */
-void ram_reset_small_pages_end(const uint8_t *host);
+void ram_reset_base_pages_end(const uint8_t *host);
 
 #endif

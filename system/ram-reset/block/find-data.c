@@ -95,7 +95,7 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
 static GArray *find_as(const RamResetBlock *blk, PrimBacking backing,
                        uint64_t start, uint64_t end, bool *told)
 {
-    g_autoptr(GArray) runs = mapped_runs_copy(blk->rb->host, blk->rb);
+    g_autoptr(GArray) runs = overlay_map_copy(blk->rb->host, blk->rb);
     bool unused;
 
     told = told ?: &unused;

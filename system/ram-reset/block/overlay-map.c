@@ -28,7 +28,7 @@ typedef struct Mapped {
 
 static GMutex lock;
 
-/* Under @lock, with which all functions but mapped_runs_*() are called */
+/* Under @lock, with which all functions but overlay_map_*() are called */
 static GArray *all_mapped;
 
 static void update_any(void)
@@ -133,7 +133,7 @@ static unsigned count_taken_out(void)
     return nr;
 }
 
-void mapped_runs_add(const void *host, const void *rb, int fd,
+void overlay_map_add(const void *host, const void *rb, int fd,
                      const GArray *runs)
 {
     Mapped m = {
@@ -151,7 +151,7 @@ void mapped_runs_add(const void *host, const void *rb, int fd,
     g_mutex_unlock(&lock);
 }
 
-void mapped_runs_remove(const void *host)
+void overlay_map_remove(const void *host)
 {
     Mapped *m;
 
@@ -164,7 +164,7 @@ void mapped_runs_remove(const void *host)
     g_mutex_unlock(&lock);
 }
 
-int mapped_runs_fd(void)
+int overlay_map_fd(void)
 {
     int fd;
 
@@ -175,7 +175,7 @@ int mapped_runs_fd(void)
     return fd;
 }
 
-bool mapped_runs_known(const void *host, const void *rb)
+bool overlay_map_has(const void *host, const void *rb)
 {
     bool known;
 
@@ -185,7 +185,7 @@ bool mapped_runs_known(const void *host, const void *rb)
     return known;
 }
 
-GArray *mapped_runs_copy(const void *host, const void *rb)
+GArray *overlay_map_copy(const void *host, const void *rb)
 {
     Mapped *m;
     GArray *runs;
@@ -197,7 +197,7 @@ GArray *mapped_runs_copy(const void *host, const void *rb)
     return runs;
 }
 
-bool mapped_runs_touch(const void *host, uint64_t start, uint64_t end)
+bool overlay_map_touches(const void *host, uint64_t start, uint64_t end)
 {
     Mapped *m;
     bool touch;
@@ -209,7 +209,7 @@ bool mapped_runs_touch(const void *host, uint64_t start, uint64_t end)
     return touch;
 }
 
-int mapped_runs_take_out(const void *host, const void *rb, uint64_t start,
+int overlay_map_take_out(const void *host, const void *rb, uint64_t start,
                          uint64_t end, unsigned max,
                          int (*make)(void *opaque), void *opaque)
 {

@@ -13,7 +13,7 @@
 #include "system/ram-reset/prim/prim.h"
 
 /* Each is a mapping, of which a process has a limited number */
-#define MAPPED_RUNS_MAX 1024
+#define OVERLAY_MAP_MAX 1024
 
 /*
  * A block goes by its address in this process, and bytes count from there.
@@ -33,24 +33,24 @@ extern bool ram_reset_any_mapped;
  * @fd: the file that they are mapped from, which stays open; @runs: of
  * PrimRange, in rising order, not adjacent
  */
-void mapped_runs_add(const void *host, const void *rb, int fd,
+void overlay_map_add(const void *host, const void *rb, int fd,
                      const GArray *runs);
 
 /*
  * That file, which is the same for all, as long as there is any block; else -1.
  * With the BQL held
  */
-int mapped_runs_fd(void);
+int overlay_map_fd(void);
 
-void mapped_runs_remove(const void *host);
+void overlay_map_remove(const void *host);
 
-bool mapped_runs_known(const void *host, const void *rb);
+bool overlay_map_has(const void *host, const void *rb);
 
 /* Of PrimRange, to be freed; NULL if the block is not known */
-GArray *mapped_runs_copy(const void *host, const void *rb);
+GArray *overlay_map_copy(const void *host, const void *rb);
 
 /* Whether any run lies in [@start, @end), if only in part */
-bool mapped_runs_touch(const void *host, uint64_t start, uint64_t end);
+bool overlay_map_touches(const void *host, uint64_t start, uint64_t end);
 
 /*
  * Take [@start, @end) out of the runs when @make has put other memory there.
@@ -60,7 +60,7 @@ bool mapped_runs_touch(const void *host, uint64_t start, uint64_t end);
  * Returns: 1 if no run lies there, 0 if they have been taken out, -ENOMEM if
  *     too many have been before, or -errno, which @make has returned
  */
-int mapped_runs_take_out(const void *host, const void *rb, uint64_t start,
+int overlay_map_take_out(const void *host, const void *rb, uint64_t start,
                          uint64_t end, unsigned max,
                          int (*make)(void *opaque), void *opaque);
 

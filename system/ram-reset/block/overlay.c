@@ -28,8 +28,8 @@ static const uint8_t *replacing;
 
 static void forget(const uint8_t *host)
 {
-    ram_reset_small_pages_end(host);
-    mapped_runs_remove(host);
+    ram_reset_base_pages_end(host);
+    overlay_map_remove(host);
 }
 
 /* A block that is unplugged, at any time when the BQL is released */
@@ -58,7 +58,7 @@ static void note(const RamResetBlock *blk, int fd, const GArray *runs)
         notifier.ram_block_removed = block_removed;
         ram_block_notifier_add(&notifier);
     }
-    mapped_runs_add(blk->rb->host, blk->rb, fd, runs);
+    overlay_map_add(blk->rb->host, blk->rb, fd, runs);
 }
 
 char *ram_reset_map_refusal(const RamResetBlock *blk,
@@ -82,7 +82,7 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
         reason = "its pages have another size";
     } else if (ram_reset_block_is_preallocated(blk)) {
         reason = "it is preallocated";
-    } else if (from->runs->len > MAPPED_RUNS_MAX) {
+    } else if (from->runs->len > OVERLAY_MAP_MAX) {
         reason = "what the snapshot has lies too scattered";
     } else if (prim_is_on_hugetlbfs(from->fd)) {
         reason = "the template is on hugetlbfs, of which a whole hugepage "
@@ -121,7 +121,7 @@ int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
         ram_reset_die_without_memory(blk->info->name);
     }
     ram_reset_advise_as_before(blk->rb, &map);
-    ram_reset_small_pages(blk->rb);
+    ram_reset_base_pages(blk->rb);
     trace_ram_reset_map(blk->info->name, from->runs->len, ret);
     return ret;
 }
@@ -130,7 +130,7 @@ void ram_reset_unmap(RamResetBlock *blk)
 {
     g_autofree char *refusal = NULL;
 
-    if (blk->owner && mapped_runs_known(blk->rb->host, blk->rb)) {
+    if (blk->owner && overlay_map_has(blk->rb->host, blk->rb)) {
         refusal = ram_reset_fresh_refusal(blk);
         if (!refusal) {
             replace(blk);
@@ -157,7 +157,7 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
     int ret;
 
     d.map.calls = &calls;
-    ret = mapped_runs_take_out(rb->host, rb, start, start + len, max_discards,
+    ret = overlay_map_take_out(rb->host, rb, start, start + len, max_discards,
                                discard, &d);
     if (ret == 1) {
         return false;

@@ -19,10 +19,10 @@
  * discards are made by ram_reset_discard().  Before a reset it becomes
  * anonymous memory once more.
  *
- * The rest has base pages at first, see smallpages.h.
+ * The rest has base pages at first, see base-pages.h.
  *
  * BQL held, other than by ram_reset_discard().  What both go by is in
- * mappedruns.h.
+ * overlay-map.h.
  */
 
 /*

@@ -87,7 +87,7 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
         hugefile_error(hf, hf->path, g_strdup("state= is the same file"), errp);
         return false;
     }
-    hf->state_fd = hugerecord_open(hf->info.state, &reason);
+    hf->state_fd = hugefile_record_open(hf->info.state, &reason);
     if (hf->state_fd < 0) {
         hugefile_error(hf, hf->info.state, reason, errp);
         return false;
@@ -99,7 +99,7 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
 static char *distrust(const HugeRecord *rec, const struct stat *st,
                       uint64_t page_size)
 {
-    g_autofree char *boot_id = hugerecord_boot_id();
+    g_autofree char *boot_id = hugefile_record_boot_id();
 
     if (rec->in_use) {
         return g_strdup_printf("process %" PRId64 " did not end in order",
@@ -113,7 +113,7 @@ static char *distrust(const HugeRecord *rec, const struct stat *st,
         rec->pages != st->st_size / page_size || !trusted_file_is_ours(st)) {
         return g_strdup("the record is of another file");
     }
-    if (rec->access_time != hugeram_access_time(st)) {
+    if (rec->access_time != hugefile_file_access_time(st)) {
         return g_strdup("somebody else has mapped the file since");
     }
     return NULL;
@@ -131,7 +131,7 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
     hf->old = bitmap_new(pages);
     if (hf->notice < 0) {
         reason = g_strdup("the kernel cannot watch the file (inotify)");
-    } else if (hugerecord_read(hf->state_fd, &rec, &reason)) {
+    } else if (hugefile_record_read(hf->state_fd, &rec, &reason)) {
         reason = distrust(&rec, st, page_size);
     } else if (reason) {
         ram_reset_warn(RAM_RESET(hf), "'%s' is damaged: %s; all of '%s' is "
@@ -152,13 +152,13 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
         }
         hf->info.record = g_strdup("the last run has ended in order");
     }
-    hugerecord_clear(&rec);
+    hugefile_record_clear(&rec);
 }
 
 /* The file as unlink= wants it, or none; leaves its lock to @hf->claim_fd */
 static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
 {
-    char *reason = hugeram_open(hf->path, &hf->claim_fd);
+    char *reason = hugefile_file_open(hf->path, &hf->claim_fd);
     struct stat st;
 
     if (reason) {
@@ -194,8 +194,8 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
         return false;
     }
     /* In this order: nobody can use the file in between unnoticed */
-    hf->notice = hugeram_notice(hf->claim_fd);
-    if (!hugeram_is_ours_alone(hf->claim_fd, false) ||
+    hf->notice = hugefile_file_notice(hf->claim_fd);
+    if (!hugefile_file_is_ours_alone(hf->claim_fd, false) ||
         fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
         hugefile_error(hf, hf->path,
                        g_strdup("another process has it open"), errp);
@@ -213,17 +213,17 @@ static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
         return false;
     }
     if (hf->claim_fd < 0) {
-        reason = hugeram_create(hf->path, size, &hf->claim_fd);
+        reason = hugefile_file_create(hf->path, size, &hf->claim_fd);
         if (reason) {
             hugefile_error(hf, hf->path, reason, errp);
             return false;
         }
         hf->created = true;
-        hf->notice = hugeram_notice(hf->claim_fd);
+        hf->notice = hugefile_file_notice(hf->claim_fd);
         hf->info.record = g_strdup("the file is new");
     }
-    reason = hugeram_reserve(hf->claim_fd, size,
-                             qemu_fd_getpagesize(hf->claim_fd));
+    reason = hugefile_file_reserve(hf->claim_fd, size,
+                                   qemu_fd_getpagesize(hf->claim_fd));
     if (reason) {
         hugefile_error(hf, hf->path, reason, errp);
         return false;
@@ -245,7 +245,7 @@ static bool write_in_use(RamResetHugefile *hf, Error **errp)
     *rec = (HugeRecord) {
         .in_use = true,
         .pid = getpid(),
-        .boot_id = hugerecord_boot_id(),
+        .boot_id = hugefile_record_boot_id(),
         .device = st.st_dev,
         .inode = st.st_ino,
         .page_size = qemu_fd_getpagesize(hf->claim_fd),
@@ -253,7 +253,7 @@ static bool write_in_use(RamResetHugefile *hf, Error **errp)
     rec->pages = st.st_size / rec->page_size;
     rec->dirty = g_new(bool, rec->pages);
     memset(rec->dirty, true, rec->pages);
-    ret = hugerecord_write(hf->state_fd, rec);
+    ret = hugefile_record_write(hf->state_fd, rec);
     if (ret < 0) {
         hugefile_error(hf, hf->info.state, g_strdup(strerror(-ret)), errp);
     }
@@ -278,7 +278,7 @@ void hugefile_forget_claim(RamResetHugefile *hf)
         close(hf->state_fd);
         hf->state_fd = -1;
     }
-    hugerecord_clear(&hf->record);
+    hugefile_record_clear(&hf->record);
     g_clear_pointer(&hf->old, g_free);
     g_clear_pointer(&hf->path, g_free);
     g_clear_pointer(&hf->id, g_free);

@@ -58,7 +58,7 @@ static char *check_kind(int fd)
 /* Not proven to be unused is not good enough for a file that is cleared */
 static char *check_unused(int fd)
 {
-    if (hugeram_is_ours_alone(fd, false)) {
+    if (hugefile_file_is_ours_alone(fd, false)) {
         return NULL;
     }
     if (errno == EAGAIN) {
@@ -69,7 +69,7 @@ static char *check_unused(int fd)
                            g_strerror(errno));
 }
 
-char *hugeram_open(const char *path, int *fd)
+char *hugefile_file_open(const char *path, int *fd)
 {
     char *reason;
 
@@ -110,7 +110,7 @@ static char *check_size(int fd, uint64_t size)
     return NULL;
 }
 
-/* For reading only, so that hugeram_notice() takes no note of our own close */
+/* Read-only, so that hugefile_file_notice() takes no note of our own close */
 static char *reopen(int *fd)
 {
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", *fd);
@@ -125,7 +125,7 @@ static char *reopen(int *fd)
     return reason ?: lock(*fd);
 }
 
-char *hugeram_create(const char *path, uint64_t size, int *fd)
+char *hugefile_file_create(const char *path, uint64_t size, int *fd)
 {
     char *reason;
 
@@ -159,7 +159,7 @@ static uint64_t pool_figure(uint64_t page_size, const char *what)
            ? g_ascii_strtoull(text, NULL, 10) : 0;
 }
 
-char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size)
+char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size)
 {
     void *p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
     int err = errno;
@@ -183,7 +183,7 @@ char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size)
                            pool_figure(page_size, "resv"));
 }
 
-char *hugeram_take_over(int from, int to, const char *path)
+char *hugefile_file_take_over(int from, int to, const char *path)
 {
     struct stat ours, theirs, named;
     char *reason;
@@ -201,7 +201,7 @@ char *hugeram_take_over(int from, int to, const char *path)
     return reason ?: lock(to) ?: check_unused(to);
 }
 
-int hugeram_notice(int fd)
+int hugefile_file_notice(int fd)
 {
     int notice = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
@@ -213,7 +213,7 @@ int hugeram_notice(int fd)
     return notice;
 }
 
-bool hugeram_was_closed(int notice)
+bool hugefile_file_was_closed(int notice)
 {
     char events[1024];
     bool none = read(notice, events, sizeof(events)) < 0 && errno == EAGAIN;
@@ -222,7 +222,7 @@ bool hugeram_was_closed(int notice)
     return !none;
 }
 
-bool hugeram_is_ours_alone(int fd, bool hold)
+bool hugefile_file_is_ours_alone(int fd, bool hold)
 {
     /* Who opens the file meanwhile waits, and we are told: by no SIGIO */
     if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
@@ -233,7 +233,7 @@ bool hugeram_is_ours_alone(int fd, bool hold)
     return hold || fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
 
-bool hugeram_watch(int fd, int64_t *time)
+bool hugefile_file_watch(int fd, int64_t *time)
 {
     /* Long past, so that also a mount with relatime takes note of each map */
     int64_t s = g_random_int_range(1, 1 << 29);
@@ -246,12 +246,12 @@ bool hugeram_watch(int fd, int64_t *time)
 
     *time = s * NS_PER_S + ns;
     return futimens(fd, times) == 0 && fstat(fd, &st) == 0 &&
-           hugeram_access_time(&st) == *time &&
+           hugefile_file_access_time(&st) == *time &&
            fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_NOATIME) &&
-           hugeram_is_ours_alone(fd, false);
+           hugefile_file_is_ours_alone(fd, false);
 }
 
-int64_t hugeram_access_time(const struct stat *st)
+int64_t hugefile_file_access_time(const struct stat *st)
 {
     return st->st_atim.tv_sec * NS_PER_S + st->st_atim.tv_nsec;
 }

@@ -22,47 +22,47 @@
  * Refused: what is no regular file on hugetlbfs, a link, somebody else's file,
  * and one that another process has open, or may have.
  */
-char *hugeram_open(const char *path, int *fd);
+char *hugefile_file_open(const char *path, int *fd);
 
 /* Make a file of @size bytes at @path, where there is none, and lock it. */
-char *hugeram_create(const char *path, uint64_t size, int *fd);
+char *hugefile_file_create(const char *path, uint64_t size, int *fd);
 
 /*
  * Have the kernel set hugepages aside for all of the file, so that it will
  * not run out of them later.
  */
-char *hugeram_reserve(int fd, uint64_t size, uint64_t page_size);
+char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size);
 
 /*
  * Take the lock by way of another descriptor than the one that has it, which
- * is closed.  @path is as it was for hugeram_open().  Refused: another file,
- * and one that another process has opened meanwhile.
+ * is closed.  @path is as it was for hugefile_file_open().  Refused: another
+ * file, and one that another process has opened meanwhile.
  */
-char *hugeram_take_over(int from, int to, const char *path);
+char *hugefile_file_take_over(int from, int to, const char *path);
 
 /*
  * From now on take note of who closes the file after having opened it for
  * writing, as it must be to be mapped for that: whoever has opened it since
- * and has not closed it is found by hugeram_is_ours_alone().  Returns a
- * descriptor for hugeram_was_closed(), which closes it; -1 if the kernel does
- * not take note of that.
+ * and has not closed it is found by hugefile_file_is_ours_alone().  Returns a
+ * descriptor for hugefile_file_was_closed(), which closes it; -1 if the kernel
+ * does not take note of that.
  */
-int hugeram_notice(int fd);
-bool hugeram_was_closed(int notice);
+int hugefile_file_notice(int fd);
+bool hugefile_file_was_closed(int notice);
 
 /*
  * Whether nobody else has the file open.  If so, and @hold, others have to
  * wait for @fd to be closed, or for the kernel's patience to end (45 s).
  */
-bool hugeram_is_ours_alone(int fd, bool hold);
+bool hugefile_file_is_ours_alone(int fd, bool hold);
 
 /*
  * Set an access time that nobody would set, into @time; the kernel replaces
  * it as soon as somebody maps the file, other than with O_NOATIME.  False if
  * it would not, or if somebody else has the file open already.
  */
-bool hugeram_watch(int fd, int64_t *time);
+bool hugefile_file_watch(int fd, int64_t *time);
 
-int64_t hugeram_access_time(const struct stat *st);
+int64_t hugefile_file_access_time(const struct stat *st);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * In a load, QEMU clears in place what may hold bytes other than zero and is
  * not overwritten by the snapshot.  Between runs the pages stay in the file,
- * and what is known of them in a record, see hugerecord.h.  The record must
+ * and what is known of them in a record, see record.h.  The record must
  * never say that a page is clean which is not, however QEMU ends and whoever
  * else opens the file.  So QEMU
  *
@@ -87,7 +87,7 @@ static void hugefile_release(RamResetHugefile *hf)
 {
     HugeRecord *rec = &hf->record;
     bool ours = !runstate_check(RUN_STATE_POSTMIGRATE) &&
-                hugeram_is_ours_alone(hf->rb->fd, true) &&
+                hugefile_file_is_ours_alone(hf->rb->fd, true) &&
                 hugefile_nobody_else_maps(hf);
 
     if (ours) {
@@ -98,10 +98,10 @@ static void hugefile_release(RamResetHugefile *hf)
                     hf->id, hf->path);
     }
     rec->in_use = false;
-    if (!hugeram_watch(hf->rb->fd, &rec->access_time)) {
+    if (!hugefile_file_watch(hf->rb->fd, &rec->access_time)) {
         memset(rec->dirty, true, rec->pages);
     }
-    hugerecord_write(hf->state_fd, rec);
+    hugefile_record_write(hf->state_fd, rec);
     trace_ram_reset_hugefile_end(hf->path, ours);
 }
 
@@ -131,7 +131,7 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
 /* From the descriptor that has claimed the file to the one that QEMU maps */
 static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
 {
-    char *reason = hugeram_take_over(hf->claim_fd, fd, hf->path);
+    char *reason = hugefile_file_take_over(hf->claim_fd, fd, hf->path);
 
     hf->claim_fd = -1;
     if (!reason && hf->unlink == RAM_RESET_UNLINK_ALWAYS &&
@@ -168,9 +168,9 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
         return false;
     }
     hf->rb = rb;
-    hf->watched = hugeram_watch(rb->fd, &hf->record.access_time);
+    hf->watched = hugefile_file_watch(rb->fd, &hf->record.access_time);
     /* Not before: what the one does not see any more the other does */
-    closed = hf->notice < 0 || hugeram_was_closed(hf->notice);
+    closed = hf->notice < 0 || hugefile_file_was_closed(hf->notice);
     hf->notice = -1;
     hf->notifier.ram_block_removed = hugefile_removed;
     ram_block_notifier_add(&hf->notifier);

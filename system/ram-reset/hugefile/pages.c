@@ -114,7 +114,7 @@ bool hugefile_nobody_else_maps(RamResetHugefile *hf)
 
     return hf->watched && !ram_block_discard_is_disabled() &&
            fstat(hf->rb->fd, &st) == 0 && trusted_file_is_ours(&st) &&
-           hugeram_access_time(&st) == hf->record.access_time;
+           hugefile_file_access_time(&st) == hf->record.access_time;
 }
 
 void hugefile_zero_pages(RamResetHugefile *hf, RamResetBlock *blk,

@@ -29,14 +29,14 @@
 #define MAX_SIZE  (16 * 1024 * 1024)
 #define MAX_PAGES (UINT64_C(1) << 24)   /* 32 TiB of 2 MiB pages */
 
-void hugerecord_clear(HugeRecord *rec)
+void hugefile_record_clear(HugeRecord *rec)
 {
     g_free(rec->boot_id);
     g_free(rec->dirty);
     memset(rec, 0, sizeof(*rec));
 }
 
-char *hugerecord_boot_id(void)
+char *hugefile_record_boot_id(void)
 {
     char *id = NULL;
 
@@ -86,15 +86,15 @@ static char *lock_refusal(int fd, int err)
     if (err != EWOULDBLOCK) {
         return g_strdup_printf("it cannot be locked: %s", g_strerror(err));
     }
-    hugerecord_read(fd, &rec, &reason);
+    hugefile_record_read(fd, &rec, &reason);
     user = rec.in_use ? g_strdup_printf("process %" G_GINT64_FORMAT " uses it",
                                         rec.pid)
                       : g_strdup("another process uses it");
-    hugerecord_clear(&rec);
+    hugefile_record_clear(&rec);
     return user;
 }
 
-int hugerecord_open(const char *path, char **reason)
+int hugefile_record_open(const char *path, char **reason)
 {
     int fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT);
 
@@ -242,19 +242,19 @@ static char *parse_record(HugeRecord *rec, char *text, gsize len)
         return g_strdup_printf("it has version %d, not %d", version, VERSION);
     }
     if (!parse_fields(rec, kf, &err)) {
-        hugerecord_clear(rec);
+        hugefile_record_clear(rec);
         return g_strdup(err ? err->message : "its numbers make no sense");
     }
     return NULL;
 }
 
-bool hugerecord_read(int fd, HugeRecord *rec, char **reason)
+bool hugefile_record_read(int fd, HugeRecord *rec, char **reason)
 {
     g_autofree char *text = NULL;
     struct stat st;
     off_t done = 0;
 
-    hugerecord_clear(rec);
+    hugefile_record_clear(rec);
     *reason = NULL;
     if (fstat(fd, &st) < 0 || st.st_size > MAX_SIZE) {
         *reason = g_strdup("it is too large");
@@ -302,7 +302,7 @@ static int write_text(int fd, const char *text)
     return 0;
 }
 
-int hugerecord_write(int fd, const HugeRecord *rec)
+int hugefile_record_write(int fd, const HugeRecord *rec)
 {
     g_autofree char *text = format_record(rec);
     PrimLimit limit;

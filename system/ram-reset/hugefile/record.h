@@ -38,7 +38,7 @@ typedef struct HugeRecord {
 } HugeRecord;
 
 /* Free what @rec points to; all zeros is a valid record to clear */
-void hugerecord_clear(HugeRecord *rec);
+void hugefile_record_clear(HugeRecord *rec);
 
 /*
  * Open and lock the file at @path, which is made if there is none; its
@@ -47,22 +47,22 @@ void hugerecord_clear(HugeRecord *rec);
  * that others may use, one that another process has locked, one that has
  * something else in it.
  */
-int hugerecord_open(const char *path, char **reason);
+int hugefile_record_open(const char *path, char **reason);
 
 /*
  * Read the record in @fd into @rec, which is cleared before.  False if there
  * is none: @reason is then NULL if the file is empty, or else says what is
  * wrong with it, and is to be freed.
  */
-bool hugerecord_read(int fd, HugeRecord *rec, char **reason);
+bool hugefile_record_read(int fd, HugeRecord *rec, char **reason);
 
 /*
  * Replace the record in @fd.  0, or -errno: there is no valid record then, or
  * (-errno of truncating the file) the one that was there.
  */
-int hugerecord_write(int fd, const HugeRecord *rec);
+int hugefile_record_write(int fd, const HugeRecord *rec);
 
 /* This boot of the host, to be freed; NULL if the kernel does not tell */
-char *hugerecord_boot_id(void);
+char *hugefile_record_boot_id(void);
 
 #endif

@@ -141,8 +141,8 @@ static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
 }
 
 /* Returns how many faults the guest has paid for being tracked */
-static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base,
-                           unsigned turn)
+static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
+                              unsigned turn)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     g_autofree unsigned long *dirty = bitmap_new(pages);
@@ -166,7 +166,7 @@ static uint64_t undo_dirty(RamResetBlock *blk, BaselineBlock *base,
 }
 
 /* Returns how many pages differ */
-static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
+static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
@@ -182,8 +182,8 @@ static uint64_t undo_differences(RamResetBlock *blk, BaselineBlock *base)
     return job.counts.dirty;
 }
 
-uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
-                  bool track)
+uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
+                     bool track)
 {
     uint64_t sum = 0;
 
@@ -198,16 +198,16 @@ uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
         } else if (track && !base->compared) {
-            sum += undo_dirty(blk, base, turn);
+            sum += restore_dirty(blk, base, turn);
         } else {
-            sum += undo_differences(blk, base);
+            sum += restore_differences(blk, base);
         }
         blk->info->reset_ns = get_clock() - before;
     }
     return sum;
 }
 
-uint64_t undo_count_present(const RamResetBlockList *list, unsigned *threads)
+uint64_t restore_count_present(const RamResetBlockList *list, unsigned *threads)
 {
     uint64_t sum = 0;
 

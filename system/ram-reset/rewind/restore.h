@@ -21,10 +21,11 @@
  * Returns: how many pages the guest has paid a fault for, for being tracked,
  *     or would have
  */
-uint64_t undo_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
-                  bool track);
+uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
+                     bool track);
 
 /* How many pages there are to compare, and by how many @threads that is done */
-uint64_t undo_count_present(const RamResetBlockList *list, unsigned *threads);
+uint64_t restore_count_present(const RamResetBlockList *list,
+                               unsigned *threads);
 
 #endif

@@ -321,7 +321,7 @@ static double expected_comparing(const RamResetBlockList *list)
     if (rewind_state.comparing) {
         return rewind_state.comparing;
     }
-    pages = undo_count_present(list, &threads);
+    pages = restore_count_present(list, &threads);
     return (double)pages * COMPARE_NS / threads;
 }
 
@@ -353,8 +353,8 @@ void ram_reset_rewind(void)
     if (!compare) {
         ram_reset_dirty_sync();
     }
-    faults = faults_ns(undo_all(list, rewind_state.blocks, rewind_state.turn,
-                                !compare));
+    faults = faults_ns(restore_all(list, rewind_state.blocks, rewind_state.turn,
+                                   !compare));
     if (compare) {
         rewind_state.comparing = get_clock() - before;
     }

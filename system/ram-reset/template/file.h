@@ -20,7 +20,7 @@
  * that parts of it can be mapped.  What is zero is left out, as holes.
  *
  *     magic (8 bytes), length of the index in bytes (8), SHA-256 of it (32)
- *     index: a GVariant, see templatefile.c
+ *     index: a GVariant, see file.c
  *     each block, from a multiple of TEMPLATE_FILE_ALIGN on
  *
  * Numbers are in the host's byte order, and another order is another magic.
@@ -41,7 +41,7 @@
  * Runs of a block are joined until there are no more than this, or it would
  * get too large
  */
-#define TEMPLATE_FILE_RUNS  MAPPED_RUNS_MAX
+#define TEMPLATE_FILE_RUNS  OVERLAY_MAP_MAX
 
 /*
  * @len: bytes, a multiple of the page size

@@ -266,7 +266,7 @@ void ram_reset_template_retire(const char *identity)
     g_hash_table_remove(template.saved, name);
     if (template_file_retire(rr->template_fd, identity,
                              current ? template.file->fd
-                                     : mapped_runs_fd()) && current) {
+                                     : overlay_map_fd()) && current) {
         ram_reset_template_close();
         set_problem(g_strdup("its snapshot is no more"));
     }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
 Damage to the files that ours keeps: templates, and what is known of hugepage
-files.  templatefile.h and hugerecord.h say what they promise.
+files.  template/file.h and hugefile/record.h say what they promise.
 """
 
 import hashlib

@@ -266,7 +266,8 @@ char *costs_file(double clear, double discard, double remap, double fault)
 
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
         g_string_append_printf(text, "[%s]\ngranule=4096\ntest=%f\nclear=%f\n"
-                               "discard-call=1000\ndiscard=%f\nremap-call=1000\n"
+                               "discard-call=1000\ndiscard=%f\n"
+                               "remap-call=1000\n"
                                "remap=%f\nfault=%f\nguest-fault=0\n"
                                "guest-map=0\n", kinds[i], clear, clear, discard,
                                remap, fault);

@@ -203,7 +203,7 @@ static void hmp(Vm *vm, const char *command)
     g_assert_cmpstr(text, ==, "");
 }
 
-/* A load for which there is a blocker, and one after it for which there is none */
+/* A load for which there is a blocker, and the next, for which there is none */
 static void load_with_blocker(Vm *vm, GRand *rand, const uint8_t *content,
                             const char *blocker)
 {
@@ -250,7 +250,8 @@ static void test_blockers(const void *strategy)
     /* Saved anew under the same name, with other content; then as it was */
     scribble(vm, rand, 100);
     vm_save(vm, "other");
-    load_with_blocker(vm, rand, content, "another one has been loaded or saved");
+    load_with_blocker(vm, rand, content,
+                      "another one has been loaded or saved");
     hmp(vm, "delvm one");
     vm_load_says(vm, "one", "does not exist");
     qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");

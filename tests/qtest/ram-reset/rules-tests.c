@@ -425,7 +425,8 @@ void add_rules_tests(void)
                      test_other_capability_is_refused);
     add_per_strategy("rules/running-migration-is-not-disturbed",
                      test_running_migration_is_not_disturbed);
-    add_per_strategy("rules/capabilities-are-refused", test_capabilities_are_refused);
+    add_per_strategy("rules/capabilities-are-refused",
+                     test_capabilities_are_refused);
     add_per_strategy("rules/verify-finds-a-difference",
                      test_verify_finds_a_difference);
     qtest_add_func("ram-reset/rules/prealloc-stays-allocated",

@@ -192,7 +192,7 @@ static uint64_t touch(Vm *vm)
     return pages;
 }
 
-/* With 1 % of small private pages written, discarding is no worse than clearing */
+/* With 1 % of small private pages written, it is no worse than clearing */
 static void test_sparse_memory_is_discarded_as_fast(void)
 {
     static const char *const strategies[] = { "memset", "madvise", "remap" };
