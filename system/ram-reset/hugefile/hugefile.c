@@ -1,6 +1,10 @@
 /*
  * ram-reset-hugefile: hugepages that outlive a load, and QEMU
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * In a load, QEMU clears in place what may hold bytes other than zero and is
  * not overwritten by the snapshot.  Between runs the pages stay in the file,
  * and what is known of them in a record, see record.h.  The record must
@@ -25,8 +29,6 @@
  *    use" (hugefile_release()).
  *
  * A QEMU that is killed between 3 and 6 leaves a record that is not believed.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
