@@ -37,7 +37,7 @@ def way(request) -> str:
 
 @pytest.fixture(scope='module')
 def boot(tmp_path_factory, linux_accel) -> Callable[..., Linux]:
-    """Starts a guest that has a driver: from a snapshot, once one has booted."""
+    """Starts a guest that has a driver; only the first one of each boots."""
     machine = {'accel': linux_accel, 'ram': RAM_SIZE,
                # the kernel puts what it can move where virtio-mem has plugged
                # memory first, like /run/state

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What must stay as it is: pinned pages, and the flags of a mapping."""
 
-# Alone: it counts pages of the host
+# Alone: the kernel moves pages to make room for hugepages
 
 import os
 from pathlib import Path
