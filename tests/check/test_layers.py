@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from scripts import layers
+import layers
 
 FLOORS = ({'attic': ('system/attic/*',)},
           {'left': ('system/left/*',), 'right': ('system/right/*',)},
