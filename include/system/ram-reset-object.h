@@ -94,7 +94,7 @@ struct RamResetClass {
  * RamReset: an instance, made by -object or object-add
  *
  * @memdev: id of the one memory backend to reset; NULL for every block that
- *     no other object claims by name
+ *     no other object covers by name
  * @verify: compare RAM with the snapshot after each load
  * @rewind: keep what a snapshot has, to undo only what has changed since
  * @rewind_limit: bytes to keep for all blocks, at most; 0: as many as it takes

@@ -6,8 +6,10 @@
 
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/overlay-map.h"
+#include "system/ram-reset/options.h"
 
 /* Protected by the BQL */
 static struct {

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_BLOCK_LIST_H
 #define RAM_RESET_BLOCK_LIST_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 
 /**
  * RamResetBlockList: all migratable blocks, in QEMU's order

@@ -11,7 +11,9 @@
 #include "qom/object_interfaces.h"
 #include "hw/qdev-core.h"
 #include "system/system.h"
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset/block/block.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
 
@@ -40,7 +42,7 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
     return list;
 }
 
-/* Two objects must not claim the same blocks */
+/* Two objects must not cover the same blocks */
 static bool check_claim(RamReset *rr, Error **errp)
 {
     ERRP_GUARD();
@@ -53,12 +55,12 @@ static bool check_claim(RamReset *rr, Error **errp)
             continue;
         }
         if (rr->memdev) {
-            error_setg(errp, "RAM reset objects '%s' and '%s' both claim "
+            error_setg(errp, "RAM reset objects '%s' and '%s' both cover "
                        "memory backend '%s'", ram_reset_id(other),
                        ram_reset_id(rr), rr->memdev);
             error_append_hint(errp, "Remove one of them.\n");
         } else {
-            error_setg(errp, "RAM reset objects '%s' and '%s' both claim "
+            error_setg(errp, "RAM reset objects '%s' and '%s' both cover "
                        "every RAM block", ram_reset_id(other),
                        ram_reset_id(rr));
             error_append_hint(errp, "Give at least one of them a memdev=.\n");

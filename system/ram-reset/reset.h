@@ -7,7 +7,8 @@
 #ifndef RAM_RESET_RESET_H
 #define RAM_RESET_RESET_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset/block/block.h"
 
 /*
  * Begin a reset without a plan: the caller makes RAM what it is to be, and says

@@ -86,7 +86,7 @@ QUICK_LEFT_OUT = (
     'and auto-footprint with 10 % under KVM only.')
 REPORTED = (
     "This host's kernel tells the host outside which memory is free. What was "
-    'given back may therefore be slow to be had again, which shows in the '
+    'discarded may therefore be slow to be had again, which shows in the '
     'largest figures of touch.')
 
 
@@ -173,7 +173,7 @@ class Bench:
             size, pages = cell.resident(s), cell.hugepages(s)
             if size > memory or pages > self.hugepages:
                 self.notes[f'{cell.ram} GiB of {cell.memory} with {s.name} '
-                           'was left out for want of memory.'] = None
+                           'was left out, as there was no memory for it.'] = None
                 continue
             if not left or size > left[0] or pages > left[1]:
                 left = [memory, self.hugepages]

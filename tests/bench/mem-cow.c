@@ -106,7 +106,7 @@ void run_cow(char **args)
         exit(status);
     }
     if (status) {
-        skip("the process was killed, as it is for want of hugepages");
+        skip("the process was killed, as it is when there are no hugepages");
     }
     printf("{\"whole_ms\": %.5f, \"fork_ms\": %.5f, \"write_ms\": %.5f, "
            "\"thp\": %s}\n", now_ms() - start, result->fork_ms,

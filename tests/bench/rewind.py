@@ -34,7 +34,7 @@ from rewind_guests import START, TAG, Maker, Scene
 NAME = 'rewind'
 TITLE = 'Undoing what a guest has changed'
 
-# Until what is written has memory, and hot pages are known
+# Until what is written has memory, and untracked pages are known
 WARM_UPS, MANY_WARM_UPS = 5, 15
 MANY = 10000
 THP_STORED = 256

@@ -76,7 +76,7 @@ def wait_measured(guest: Ring3) -> None:
 
 
 def test_vfio_ends_tracking(tmp_path, fast_accel):
-    """It would be told of the dirty log, and QEMU ends if it refuses."""
+    """It would be notified of the dirty log, and QEMU ends if it refuses."""
     absent = {'driver': 'vfio-pci', 'host': '0000:ff:1f.7', 'id': 'v0'}
     with boot(tmp_path, fast_accel) as guest:
         guest.save('s')

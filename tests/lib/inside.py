@@ -6,7 +6,7 @@
 ROOT is an unpacked libvirt, WORK a folder for all that it writes, PATH where it
 finds programs.  When standard input ends, or libvirtd, then so does every
 process in here, and WORK is removed.  Being the first process of a PID
-namespace, this one is told of the end of every domain, and reaps it at once.
+namespace, this one is notified of the end of every domain, and reaps it at once.
 """
 
 import os

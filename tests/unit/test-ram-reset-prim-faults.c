@@ -24,7 +24,7 @@ static uint64_t page_size(void)
     return getauxval(AT_PAGESZ);
 }
 
-/* @covered: of the pages, what a walk has told of; @file: to be mapped */
+/* @covered: of the pages, what a walk has found; @file: to be mapped */
 typedef struct State {
     Ram *ram;
     bool *covered;
@@ -143,7 +143,7 @@ static void *setup_policy(const void *kind)
     return s;
 }
 
-/* It is not known in vain: without leave to ask, nobody has set one */
+/* There is a policy to lose: without leave to ask, nobody has set one */
 static void check_policy(const State *s)
 {
     int err = faults_error(FAULT_SYSCALL), mode = -1;

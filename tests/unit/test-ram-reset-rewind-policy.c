@@ -42,7 +42,7 @@ static void test_few(void)
     assert_stays(&c, 1 * MS, 0.001 * MS);
 }
 
-/* Pages that are written to again and again get hot before it is decided */
+/* Pages that are written to time after time go untracked before a decision */
 static void test_learns_first(void)
 {
     RewindChoice c = { 0 };

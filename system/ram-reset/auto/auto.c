@@ -9,6 +9,7 @@
 #include "qapi/util.h"
 #include "qemu/timer.h"
 #include "qom/object_interfaces.h"
+#include "system/ram-reset-flags.h"
 #include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/measure/memory.h"
@@ -96,7 +97,7 @@ static void calibrate_kind(RamResetAuto *ra, CostsKind kind)
 
 /*
  * QEMU calls this for all blocks that there are, and then for each that is
- * plugged, before anybody can tell whether the object will claim it.  A load is
+ * plugged, before anybody can tell whether the object will cover it.  A load is
  * not held up for that.
  */
 static void auto_block_added(RAMBlockNotifier *n, void *host, size_t size,

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_AUTO_HISTORY_H
 #define RAM_RESET_AUTO_HISTORY_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/auto/policy.h"
 
 /*

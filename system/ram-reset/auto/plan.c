@@ -9,6 +9,7 @@
 #include "qapi/util.h"
 #include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
 
 #define PAGE_SIZE 4096

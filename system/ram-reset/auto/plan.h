@@ -8,7 +8,7 @@
 #define RAM_RESET_AUTO_PLAN_H
 
 #include "system/ram-reset/auto/history.h"
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/auto/policy.h"
 
 /**

@@ -37,9 +37,12 @@
 #include "hw/qdev-core.h"
 #include "qom/object_interfaces.h"
 #include "system/runstate.h"
+#include "system/ram-reset.h"
+#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/hugefile/hugefile.h"
 #include "system/ram-reset/hugefile/file.h"
 #include "system/ram-reset/hugefile/pages.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/report.h"
 #include "system/ram-reset/trace.h"
 

@@ -9,7 +9,8 @@
 
 #include "qapi/qapi-types-ram-reset-object.h"
 #include "system/runstate.h"
-#include "system/ram-reset/internal.h"
+#include "system/hostmem.h"
+#include "system/ram-reset-object.h"
 #include "system/ram-reset/hugefile/record.h"
 
 OBJECT_DECLARE_SIMPLE_TYPE(RamResetHugefile, RAM_RESET_HUGEFILE)

@@ -11,6 +11,7 @@
 #include "system/ram-reset/block/clear.h"
 #include "system/ram-reset/hugefile/pages.h"
 #include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/trace.h"
 

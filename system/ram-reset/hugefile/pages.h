@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_HUGEFILE_PAGES_H
 #define RAM_RESET_HUGEFILE_PAGES_H
 
+#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/hugefile/hugefile.h"
 
 /* All functions: RAM is mapped, @hf->rb */

@@ -171,8 +171,8 @@ bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end);
 void prim_data_end(PrimDataIter *it);
 
 /*
- * Whether our page table has the hugepage at @offset; true if in doubt, and
- * wherever the file is not one that we might write to by its name.
+ * Whether our page table has the hugepage at @offset; true if that is not
+ * known, and wherever the file is not one that we might write to by its name.
  */
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);
 

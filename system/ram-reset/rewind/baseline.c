@@ -8,6 +8,7 @@
 #include "qapi/error.h"
 #include "system/hostmem.h"
 #include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/rewind/baseline.h"
 #include "system/ram-reset/template/store.h"
 
@@ -47,7 +48,7 @@ static char *blind_spot(const RamResetBlock *blk)
         return g_strdup(refusal);
     }
     if (blk->owner && !blk->owner->rewind) {
-        return g_strdup_printf("'%s', which claims it, has rewind=off",
+        return g_strdup_printf("'%s', which covers it, has rewind=off",
                                ram_reset_id(blk->owner));
     }
     return ram_reset_block_external_writer(blk);

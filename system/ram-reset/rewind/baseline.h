@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_REWIND_BASELINE_H
 #define RAM_RESET_REWIND_BASELINE_H
 
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/template/file.h"
 
 /**
@@ -16,7 +16,7 @@
  * @host, @len: it is the same one as long as these are
  * @copy: NULL if the block is left alone (x-ignore-shared)
  * @compared: the dirty log does not tell all of it; mostly it is small
- * @owner: the object that claims it, NULL if none does
+ * @owner: the object that covers it, NULL if none does
  */
 typedef struct BaselineBlock {
     RAMBlock *rb;

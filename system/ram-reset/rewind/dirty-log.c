@@ -212,7 +212,7 @@ void ram_reset_dirty_show(RAMBlock *rb)
     }
 }
 
-/* For what the dirty log is not told of */
+/* For what the dirty log is not notified of */
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
 {
     cpu_physical_memory_set_dirty_range(rb->offset + start, len,

@@ -15,6 +15,9 @@
 #include "qemu/osdep.h"
 #include "qemu/lockable.h"
 #include "qemu/main-loop.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-flags.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset/rewind/mappings.h"
 
 /* @len: of the longest that begins there; @count: how many do */

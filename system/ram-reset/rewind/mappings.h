@@ -7,7 +7,6 @@
 #ifndef RAM_RESET_REWIND_MAPPINGS_H
 #define RAM_RESET_REWIND_MAPPINGS_H
 
-#include "system/ram-reset/internal.h"
 
 /*
  * Note mappings from now on, or forget them and note no more.  BQL held.  Those

@@ -26,19 +26,19 @@ bool rewind_choice_open(double faults_ns)
 void rewind_choose(RewindChoice *c, double faults_ns, double comparing_ns)
 {
     if (!c->compare) {
-        bool dear = rewind_choice_open(faults_ns) &&
+        bool more_expensive = rewind_choice_open(faults_ns) &&
                     faults_ns > DECISIVE * comparing_ns;
 
-        c->dear = dear ? c->dear + 1 : 0;
-        c->compare = c->dear == LOADS_TO_LEARN;
+        c->expensive = more_expensive ? c->expensive + 1 : 0;
+        c->compare = c->expensive == LOADS_TO_LEARN;
         c->tracking = faults_ns;
         c->regret = 0;
         return;
     }
-    /* Worth a try when not having tried has cost what a vain one costs */
+    /* Worth a try when not having tried has cost what a wasted one costs */
     c->regret = MAX(c->regret + comparing_ns - faults_ns, 0);
     if (c->regret > c->tracking) {
         c->compare = false;
-        c->dear = 0;
+        c->expensive = 0;
     }
 }

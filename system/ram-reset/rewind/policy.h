@@ -15,13 +15,13 @@
  * it with the snapshot.  All zero to begin with, or to begin anew.
  *
  * @compare: the next load is to compare, and pages need not be tracked
- * @dear: loads running in which tracking was the dearer way
+ * @expensive: loads in a row in which tracking was the more expensive way
  * @tracking: what has made it compare, in ns of faults
  * @regret: what tracking would have spared since, in ns
  */
 typedef struct RewindChoice {
     bool compare;
-    unsigned dear;
+    unsigned expensive;
     double tracking, regret;
 } RewindChoice;
 

@@ -11,7 +11,9 @@
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/rewind/dirty-log.h"
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset/block/block.h"
+#include "system/ram-reset/block/threads.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/trace.h"
 #include "system/ram-reset/rewind/restore.h"
 

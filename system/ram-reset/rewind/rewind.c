@@ -26,7 +26,9 @@
 #include "system/ram-reset/rewind/tracking.h"
 #include "system/ram-reset/rewind/policy.h"
 #include "system/ram-reset/rewind/dirty-log.h"
-#include "system/ram-reset/internal.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset/block/block.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/template/store.h"
 #include "system/ram-reset/trace.h"
@@ -141,8 +143,8 @@ static void block_resized(RAMBlockNotifier *n, void *host, size_t old_size,
 
 /*
  * A device may write to RAM unseen, and be gone before anybody asks.  VFIO, for
- * one, has to be told of the dirty log, and QEMU takes a refusal, which is what
- * to expect of most hardware, for impossible.
+ * one, has to be notified of the dirty log, and QEMU takes a refusal, which is
+ * what to expect of most hardware, for impossible.
  */
 static bool before_plug(DeviceListener *listener, const QDict *opts,
                         bool from_json, Error **errp)

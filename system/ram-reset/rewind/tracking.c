@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
+#include "system/ram-reset-flags.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/baseline.h"
 #include "system/ram-reset/rewind/mappings.h"

@@ -9,6 +9,8 @@
 #include "qemu/timer.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/threads.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/block/overlay.h"
 #include "system/ram-reset/block/copy.h"

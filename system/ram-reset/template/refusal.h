@@ -8,7 +8,6 @@
 #define RAM_RESET_TEMPLATE_REFUSAL_H
 
 #include "system/ram-reset-load.h"
-#include "system/ram-reset/internal.h"
 #include "system/ram-reset/template/file.h"
 
 /* @ignored is as for ram_reset_begin().  Reasons are to be freed, or NULL. */

@@ -14,6 +14,7 @@
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/block/copy.h"
+#include "system/ram-reset/options.h"
 #include "system/ram-reset/template/store.h"
 #include "system/ram-reset/trace.h"
 #include "system/ram-reset/template/warning.h"

@@ -8,7 +8,6 @@
 #define RAM_RESET_TEMPLATE_STORE_H
 
 #include "system/ram-reset-template.h"
-#include "system/ram-reset/internal.h"
 #include "system/ram-reset/template/file.h"
 
 /*

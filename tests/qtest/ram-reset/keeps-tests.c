@@ -348,7 +348,7 @@ static void test_memfd(const void *opaque)
     vm_end(vm);
 }
 
-/* virtio-blk registers RAM with its block driver, and is told of changes */
+/* virtio-blk registers RAM with its block driver, and is notified of changes */
 static void test_virtio_blk(const void *opaque)
 {
     const Case *c = opaque;

@@ -156,7 +156,7 @@ static void test_missing_ram_is_refused(const void *strategy)
     vm_end(vm);
 }
 
-/* Who claims what may change between two loads of one snapshot */
+/* Who covers what may change between two loads of one snapshot */
 static void test_missing_ram_is_refused_later(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, ",memdev=ram");
@@ -234,7 +234,7 @@ static uint64_t resident_kib(Vm *vm)
     return vm_status_kib(vm, "RssAnon");
 }
 
-/* What was allocated up-front on purpose must not be given back */
+/* What was allocated up-front on purpose must not be discarded */
 static void test_prealloc_stays_allocated(void)
 {
     g_autofree char *object = vm_object("madvise", ",memdev=more");

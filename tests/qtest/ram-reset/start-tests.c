@@ -63,14 +63,14 @@ static void test_two_objects_claim_all(void)
 {
     assert_no_start("-object ram-reset-madvise,id=rr0 "
                     "-object ram-reset-memset,id=rr1",
-                    "'rr0' and 'rr1'", "both claim every RAM block");
+                    "'rr0' and 'rr1'", "both cover every RAM block");
 }
 
 static void test_two_objects_claim_one_block(void)
 {
     assert_no_start("-object ram-reset-madvise,id=rr0,memdev=pc.ram "
                     "-object ram-reset-memset,id=rr1,memdev=pc.ram",
-                    "'rr0' and 'rr1'", "both claim memory backend 'pc.ram'");
+                    "'rr0' and 'rr1'", "both cover memory backend 'pc.ram'");
 }
 
 /* A named object wins over one that takes all, whatever their order */
