@@ -113,6 +113,7 @@ static bool begin_rewind(void)
     return true;
 }
 
+/* True if a reset has begun, which goes on if the template cannot be read */
 static bool begin_template(void)
 {
     Shortcut *s = &load.shortcut;
@@ -128,7 +129,7 @@ static bool begin_template(void)
         s->ram_end = 0;
         ram_reset_template_remove("it cannot be mapped");
     }
-    return s->from_template;
+    return true;
 }
 
 static void begin_whole_load(void)

@@ -11,13 +11,8 @@
 #include "exec/ram_addr.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
-#include "system/kvm.h"
-#ifdef CONFIG_KVM
-#include "system/kvm_int.h"
-#include <linux/kvm.h>
-#endif
+#include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
-#include "system/ram-reset/rewind/lebitmap.h"
 
 /*
  * QEMU starts and stops the log for those that it knows, and has it on for as
@@ -28,38 +23,10 @@
 #define OURS     (1U << 31)
 QEMU_BUILD_BUG_ON(GLOBAL_DIRTY_MASK & OURS);
 
-/*
- * With KVM_DIRTY_LOG_INITIALLY_SET, which QEMU asks for, each slot that is made
- * while the log is on is all dirty at first, and slots are made anew when a
- * device remaps memory, as the load of a chipset's state does.  We do without
- * as long as a load does that.  While vCPUs run, it makes good for what they
- * write between the last look at a slot's log and the slot's removal.
- * A refusal does no harm but that all is dirty.
- *
- * KVM goes by it as well when bits are cleared: without, it takes it that large
- * pages were protected when the log was turned on.  A slot whose log was turned
- * on with it would have large pages that can be written to unnoticed for ever.
- * So whoever clears bits has to do that with it, we and savevm.
- */
-static bool initially_set = true;
-
-static void kvm_initially_set(bool set)
-{
-    initially_set = set;
-#ifdef CONFIG_KVM
-    if (kvm_enabled() && !kvm_dirty_ring_enabled() &&
-        kvm_state->manual_dirty_log_protect & KVM_DIRTY_LOG_INITIALLY_SET) {
-        kvm_vm_enable_cap(kvm_state, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, 0,
-                          set ? kvm_state->manual_dirty_log_protect
-                              : KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE);
-    }
-#endif
-}
-
 void ram_reset_slots_change(bool change)
 {
     if (global_dirty_tracking & OURS) {
-        kvm_initially_set(!change);
+        dirty_kvm_initially_set(!change);
     }
 }
 
@@ -70,9 +37,9 @@ bool ram_reset_dirty_start(Error **errp)
     if (!in_use) {
         bool ok;
 
-        kvm_initially_set(false);
+        dirty_kvm_initially_set(false);
         ok = memory_global_dirty_log_start(BORROWED, errp);
-        kvm_initially_set(true);
+        dirty_kvm_initially_set(true);
         if (!ok) {
             return false;
         }
@@ -98,7 +65,7 @@ void ram_reset_dirty_stop(void)
         memory_global_dirty_log_start(BORROWED, &error_abort);
     }
     global_dirty_tracking &= ~OURS;
-    kvm_initially_set(true);
+    dirty_kvm_initially_set(true);
     if (!in_use) {
         memory_global_dirty_log_stop(BORROWED);
     }
@@ -118,46 +85,6 @@ void ram_reset_dirty_sync(void)
     /* The last one: nobody writes any more */
     memory_global_dirty_log_sync(true);
 }
-
-#ifdef CONFIG_KVM
-/* Bits that are not in a slot's copy are not cleared in KVM's bitmap */
-static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
-                          const unsigned long *untracked)
-{
-    uint64_t page = qemu_real_host_page_size();
-    uint64_t start = MAX(slot->ram_start_offset, rb->offset);
-    uint64_t end = MIN(slot->ram_start_offset + slot->memory_size,
-                       rb->offset + rb->used_length);
-
-    if (slot->memory_size && slot->dirty_bmap && start < end) {
-        lebitmap_clear(slot->dirty_bmap,
-                       (start - slot->ram_start_offset) / page, untracked,
-                       (start - rb->offset) / page, (end - start) / page);
-    }
-}
-
-static void spare(RAMBlock *rb, const unsigned long *untracked)
-{
-    /* Who measures the dirty rate clears slots' logs in another thread */
-    if (!kvm_enabled() || kvm_dirty_ring_enabled() ||
-        global_dirty_tracking & BORROWED ||
-        !kvm_state->manual_dirty_log_protect ||
-        qemu_real_host_page_size() != qemu_target_page_size()) {
-        return;
-    }
-    for (int i = 0; i < kvm_state->nr_as; i++) {
-        KVMMemoryListener *kml = kvm_state->as[i].ml;
-
-        for (unsigned n = 0; kml && n < kml->nr_slots_allocated; n++) {
-            spare_in_slot(&kml->slots[n], rb, untracked);
-        }
-    }
-}
-#else
-static void spare(RAMBlock *rb, const unsigned long *untracked)
-{
-}
-#endif
 
 /* A block begins with a word of the bitmap, see find_ram_offset() */
 static void copy_bits(RAMBlock *rb, unsigned long *bits)
@@ -186,16 +113,17 @@ static void copy_bits(RAMBlock *rb, unsigned long *bits)
 void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
                           const unsigned long *untracked)
 {
-    bool before = initially_set;
+    bool before;
 
     copy_bits(rb, bits);
-    if (untracked) {
-        spare(rb, untracked);
+    /* Who measures the dirty rate clears slots' logs in another thread */
+    if (untracked && !(global_dirty_tracking & BORROWED)) {
+        dirty_kvm_spare(rb, untracked);
     }
-    kvm_initially_set(true);
+    before = dirty_kvm_initially_set(true);
     cpu_physical_memory_test_and_clear_dirty(rb->offset, rb->used_length,
                                              DIRTY_MEMORY_MIGRATION);
-    kvm_initially_set(before);
+    dirty_kvm_initially_set(before);
     /*
      * Also if no bit was set: savevm, which is over, does not always tell TCG
      * that it has cleared some, see cpu_physical_memory_sync_dirty_bitmap()
