@@ -4,7 +4,7 @@ QEMU killed at any instant, and records that have been damaged: whatever does
 not prove that a hugepage is clean has it cleared before a guest can see it.
 """
 
-# Takes: 30 s
+# Takes: 25 s
 
 import contextlib
 import os

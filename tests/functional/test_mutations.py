@@ -6,6 +6,8 @@ RAM_RESET_LONG=1 tries 10,000 mutations, or RAM_RESET_MUTATIONS of them;
 RAM_RESET_SEED repeats a run, and RAM_RESET_MUTATION one mutation of it.
 """
 
+# Takes: 25 s
+
 import os
 import tempfile
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Reverts that fail, and what is possible after."""
 
-# Takes: 40 s
+# Takes: 25 s
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Loads in the QEMU that runs, by way of libvirt's monitor passthrough."""
 
-# Takes: 40 s
+# Takes: 30 s
 
 import pytest
 

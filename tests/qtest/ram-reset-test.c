@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-/* Takes: 90 s */
+/* Takes: 70 s */
 
 #include "qemu/osdep.h"
 #include "ram-reset/framework.h"
