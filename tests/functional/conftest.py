@@ -8,27 +8,11 @@ import pytest
 
 from lib import machine
 from lib.damage import snapshots   # noqa: F401
-from lib.fixtures import built, huge_pool   # noqa: F401
+from lib.fixtures import accel, built, fast_accel, huge_pool   # noqa: F401
 from lib.guests import linux_boots_under_kvm
 from lib.hugefile import huge_mount, ramfile   # noqa: F401
 from lib.rewinding import tracker   # noqa: F401
 from lib.templates import rewind, templates   # noqa: F401
-
-NO_KVM = '/dev/kvm cannot be opened for reading and writing'
-
-
-@pytest.fixture(params=('kvm', 'tcg'))
-def accel(request) -> str:
-    if request.param == 'kvm' and not machine.kvm_usable():
-        pytest.skip(NO_KVM)
-    return request.param
-
-
-@pytest.fixture
-def fast_accel() -> str:
-    """For tests of something that is the same whatever runs the guest."""
-    return 'kvm' if machine.kvm_usable() else 'tcg'
-
 
 @pytest.fixture(scope='session')
 def linux_accel(tmp_path_factory) -> str:

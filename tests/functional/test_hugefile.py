@@ -412,6 +412,6 @@ def test_made_too_late_or_deleted_too_early(tmp_path, ramfile):
     with Still(tmp_path, ramfile) as guest:
         with pytest.raises(MachineError, match="'rr0' is in use"):
             guest.qmp('object-del', id='rr0')
-        with pytest.raises(MachineError, match="'rr0' and 'rr1' both claim"):
+        with pytest.raises(MachineError, match="'rr0' and 'rr1' both cover"):
             guest.qmp('object-add', id='rr1', **properties)
         assert guest.info()['file'] == str(ramfile)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from lib import hugepages, products
+from lib import hugepages, machine, products
 
 HUGE_POOL = 96
 
@@ -14,6 +14,19 @@ def built() -> None:
         products.require(products.QEMU, products.QEMU_IMG, products.FIRMWARE)
     except products.Missing as e:
         pytest.exit(str(e), returncode=1)
+
+
+@pytest.fixture(params=('kvm', 'tcg'))
+def accel(request) -> str:
+    if request.param == 'kvm' and not machine.kvm_usable():
+        pytest.skip('/dev/kvm cannot be opened for reading and writing')
+    return request.param
+
+
+@pytest.fixture
+def fast_accel() -> str:
+    """For tests of something that is the same whatever runs the guest."""
+    return 'kvm' if machine.kvm_usable() else 'tcg'
 
 
 @pytest.fixture(scope='session')

@@ -1,6 +1,10 @@
 /*
  * ram-reset-auto: which strategy is the cheapest
  *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+/*
  * For each chunk of a block, and each strategy, the policy estimates what the
  * next load is going to take: making memory zero, the faults while the snapshot
  * is read, and those of the guest after it.  The sums over all chunks compare
@@ -30,8 +34,6 @@
  * by the square root of the error and at most 1.5 times, since one load may
  * have been disturbed.  The factors of strategies that are not used go back
  * towards 1, slowly, so that they are worth another try some day.
- *
- * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #ifdef RAM_RESET_STANDALONE
