@@ -11,7 +11,6 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
-#include "migration/misc.h"
 #include "migration/ram-reset.h"
 #include "migration.h"
 #include "options.h"

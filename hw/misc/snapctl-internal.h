@@ -45,7 +45,7 @@ struct SnapctlState {
     uint64_t former_generation;
     int64_t stopped_ns;         /* when the guest was stopped for it, or 0 */
 
-    /* snapctl-command.c's, and of no snapshot */
+    /* of no snapshot, and mostly snapctl-command.c's */
     bool used;
     int64_t used_ns;            /* when the last command ended */
     uint64_t saves, loads, failures, refused;

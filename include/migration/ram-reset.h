@@ -1,7 +1,7 @@
 /*
  * RAM reset in the course of loading and saving snapshots
  *
- * What QEMU's own files call, and hw/misc/snapctl.c.
+ * What QEMU's own files call, and hw/misc/snapctl-command.c.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

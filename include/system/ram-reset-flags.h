@@ -10,13 +10,13 @@
 #include <stdbool.h>
 
 /**
- * RamResetFlags: all false without a ram-reset object
+ * RamResetFlags: all but @dirty_bits_taken are false without a ram-reset object
  *
  * @running: From ram_reset_begin() to ram_reset_finish(), which set it, with
  *     the BQL held; so is it read, by what loads RAM.
  *
  * @tracking: What is written to is known, see ram_reset_take_baseline().
- *     rewind.c sets it, with the BQL held; who discards memory or ends a DMA
+ *     tracking.c sets it, with the BQL held; who discards memory or ends a DMA
  *     mapping reads it, in any thread.  Atomic.
  *
  * @noting: DMA mappings are noted.  mappings.c sets it, with the BQL held; who

@@ -62,7 +62,7 @@ static inline bool ram_reset_is_ignored(const RamResetIgnored *ignored,
 }
 
 /**
- * ram_reset_begin: make all RAM blocks zero that an object claims, or note
+ * ram_reset_begin: make all RAM blocks zero that an object covers, or note
  * that they are to be so
  *
  * @ignored: blocks that the caller will not load; NULL if there are none

@@ -14,11 +14,11 @@
 #include "system/hostmem.h"
 #include "system/ram-reset-flags.h"
 
-/* vl.c and hostmem.c: before there is a machine, with the BQL held */
+/* vl.c and hostmem.c, with the BQL held */
 
 /**
  * ram_reset_expect_load: a snapshot will be loaded as soon as the machine is
- * made (-loadvm), so that RAM need not be cleared before
+ * made (-loadvm), so that RAM need not be cleared before.  Called before it is.
  */
 void ram_reset_expect_load(void);
 

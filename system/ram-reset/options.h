@@ -9,7 +9,7 @@
 
 #include "system/ram-reset-object.h"
 
-/* All functions: BQL held */
+/* BQL held, other than for ram_reset_add_options_notifier() */
 
 /* Every RamReset below /objects; free with g_ptr_array_unref() */
 GPtrArray *ram_reset_objects(void);
@@ -39,9 +39,10 @@ RamResetClass *ram_reset_class(const char *type);
 const char *ram_reset_strategy_name(RamResetClass *rrc);
 
 /*
- * Have @n called whenever objects come or go, or want something else.  Its data
- * is the RamReset that has come or changed; NULL if one goes, and then objects
- * must not be looked at, QEMU may be at its end.
+ * Have @n called whenever objects come or go, or want another rewind= or
+ * rewind-limit=.  Its data is the RamReset that has come or changed; NULL if
+ * one goes, and then objects must not be looked at, QEMU may be at its end.  To
+ * be called while there is one thread, by type_init().
  */
 void ram_reset_add_options_notifier(Notifier *n);
 

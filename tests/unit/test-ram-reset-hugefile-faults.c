@@ -104,7 +104,7 @@ static void *setup_left_over(const void *in)
     return s;
 }
 
-/* As hugefile-claim.c and hugefile.c do it; by @second QEMU has it mapped */
+/* As hugefile/claim.c and hugefile.c do it; by @second QEMU has it mapped */
 static bool run_take(void *opaque)
 {
     State *s = opaque;

@@ -14,7 +14,7 @@ char *ram_reset_fresh_refusal(const RamResetBlock *blk);
 
 /*
  * Do it.  All of @blk reads zero then, and is preallocated if it was.  Block
- * drivers are told that the memory goes and comes.
+ * drivers are notified that the memory goes and comes.
  *
  * Returns: 0, or -errno; the block then has what it had, or zeros
  */

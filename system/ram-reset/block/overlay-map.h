@@ -24,11 +24,6 @@
  * any block, any_mapped of RamResetFlags, is read without it.
  */
 
-#ifdef RAM_RESET_STANDALONE
-/* system/ram-reset.h, which declares it otherwise, needs QEMU */
-extern bool ram_reset_any_mapped;
-#endif
-
 /*
  * @fd: the file that they are mapped from, which stays open; @runs: of
  * PrimRange, in rising order, not adjacent

@@ -224,7 +224,7 @@ bool hugefile_file_was_closed(int notice)
 
 bool hugefile_file_is_ours_alone(int fd, bool hold)
 {
-    /* Who opens the file meanwhile waits, and we are told: by no SIGIO */
+    /* Who opens the file meanwhile waits, and we are notified: by no SIGIO */
     if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
         fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
         return false;

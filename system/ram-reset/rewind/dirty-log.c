@@ -73,7 +73,7 @@ void ram_reset_dirty_stop(void)
 
 void ram_reset_dirty_watch(RAMBlock *rb)
 {
-    /* Any change has listeners told what is to be logged now, of all memory */
+    /* Any change notifies listeners of what is to be logged, of all memory */
     memory_region_transaction_begin();
     memory_region_set_log(rb->mr, true, DIRTY_MEMORY_VGA);
     memory_region_set_log(rb->mr, false, DIRTY_MEMORY_VGA);

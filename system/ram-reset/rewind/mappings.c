@@ -5,7 +5,7 @@
  */
 
 /*
- * They write through a pointer, and the dirty log is told when the mapping
+ * They write through a pointer, and the dirty log is notified when the mapping
  * ends, if it is: a request that is cancelled says that it has written nothing,
  * AHCI keeps memory mapped across a reset, and xHCI forgets to unmap what it
  * cancels.  So with rewind=on each mapping is noted from its beginning to its

@@ -8,9 +8,8 @@
 #define RAM_RESET_REWIND_TRACKING_H
 
 /*
- * With the BQL held, vCPUs stopped and I/O drained, other than for
- * tracking_stop() and tracking_ram_added().
- * @baseline is an array of BaselineBlock.
+ * With the BQL held.  vCPUs are stopped and I/O drained for tracking_start()
+ * and tracking_begin_anew(); @baseline is an array of BaselineBlock.
  */
 
 /*
