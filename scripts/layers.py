@@ -4,6 +4,7 @@ the house each belongs to.  See scripts/check-layers.
 """
 
 import json
+import os
 import re
 import subprocess
 from collections import namedtuple
@@ -145,9 +146,9 @@ def nm(obj):
     defined, needed = set(), set()
     for line in run.stdout.splitlines():
         name, kind = line.split()[:2]
-        if kind == 'U':
+        if kind in 'Uvw':
             needed.add(name)
-        elif kind.isupper() or kind in 'vw':
+        elif kind.isupper() or kind in 'iu':
             defined.add(name)
     return defined, needed
 
@@ -172,14 +173,24 @@ def built_objects(build, source, root):
         if any(fnmatch(name, p) for p in OURS) and (root / name).is_file() \
                 and (obj.exists() or not fnmatch(name, STUBS)):
             objects[name] = obj
+    for top in OURS:
+        for path in sorted(root.glob(f'{top[:-2]}/**/*.c')):
+            name = str(path.relative_to(root))
+            if name not in objects and not fnmatch(name, STUBS):
+                raise Failure(f'{name} is not built; add it to meson.build')
     return objects
 
 
 def read_house(objects, floors=FLOORS):
     """The House of {file: object}."""
     seen = {file: nm(obj) for file, obj in objects.items()}
-    home = {symbol: file for file, (defined, _) in seen.items()
-            for symbol in defined}
+    home = {}
+    for file, (defined, _) in seen.items():
+        for symbol in defined:
+            if symbol in home:
+                raise Failure(f'{file} and {home[symbol]} both define '
+                              f'{symbol}; rename one, or make it static')
+            home[symbol] = file
     calls = {Call(file, home[symbol], symbol)
              for file, (_, needed) in seen.items()
              for symbol in needed if home.get(symbol, file) != file}
@@ -189,8 +200,10 @@ def read_house(objects, floors=FLOORS):
 def upward_includes(name, text, root, floors=FLOORS):
     """Headers of ours that a file includes from a room that is not below."""
     user = find_room(name, floors)
-    for header in re.findall(r'^#include "([^"]+)"', text, re.M):
-        beside = str(Path(name).parent / header)
+    for header in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', text,
+                             re.M):
+        header = os.path.normpath(header)
+        beside = os.path.normpath(Path(name).parent / header)
         file = header if (root / header).is_file() else beside
         provider = find_room(file, floors)
         if user and provider and (root / file).is_file() and \

@@ -9,7 +9,8 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 
 # where scripts/bootstrap has installed it
-PYTHON = Path(__file__).resolve().parents[2] / 'build/venv/bin/python3'
+PYTHON = Path(os.path.normpath(Path(__file__).resolve().parent /
+                               '../../build/venv/bin/python3'))
 # Events of a guest that is no more
 CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
            'GUEST_PANICKED': 'the guest panicked'}

@@ -107,7 +107,7 @@ BAD = {'device': ((), damage(damage_device)),
        'machine': (('-device', 'i6300esb'), lambda disk: None)}
 
 
-@pytest.mark.each_value
+@pytest.mark.each_pair
 @pytest.mark.parametrize('bad', BAD)
 def test_failed_load(tmp_path, accel, served, bad):
     """It leaves the guest stopped, until the host's user loads another one."""

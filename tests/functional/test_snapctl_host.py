@@ -110,7 +110,7 @@ def mark(guest: Rival) -> bytes:
     return found
 
 
-@pytest.mark.each_value
+@pytest.mark.each_pair
 @pytest.mark.parametrize('tag', ('a', 'other'))
 def test_deletes(tmp_path, fast_accel, served, command, tag):
     """Of the slot that the guest uses, or of another one."""

@@ -13,6 +13,8 @@ import os
 
 import pytest
 
+from lib import hugepages
+
 ALL = os.environ.get('RAM_RESET_ALL') == '1'
 MARKS = {'each_value': 1, 'each_pair': 2}
 
@@ -24,8 +26,20 @@ def rounds(full, short):
 
 def runs_here(item: pytest.Item) -> bool:
     """False for what would be skipped, and would cover nothing then."""
-    return os.access('/dev/kvm', os.R_OK | os.W_OK) or not any(
-        str(value).startswith('kvm') for value in item.callspec.params.values())
+    values = [str(value) for value in item.callspec.params.values()]
+    if any(value.startswith('kvm') for value in values) and \
+            not os.access('/dev/kvm', os.R_OK | os.W_OK):
+        return False
+    return not any('hugetlb' in value for value in values) or has_hugepages()
+
+
+def has_hugepages() -> bool:
+    """Whether there are any, or may be."""
+    try:
+        return int(hugepages.POOL.read_text()) > 0 or \
+            os.access(hugepages.POOL, os.W_OK)
+    except OSError:
+        return False
 
 
 def covering(items: list[pytest.Item], together: int) -> list[pytest.Item]:
@@ -57,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line('markers', f'{mark}: see lib/effort.py')
 
 
+# last, so that it is what -k has chosen that is covered
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config,
                                   items: list[pytest.Item]) -> None:
     if ALL:

@@ -4,6 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
+/* Alone: it counts hugepages of the host */
+
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -183,6 +183,7 @@ static void test_random_sequence(const void *opaque)
     g_autofree char *object = vm_object(c->strategy, ",verify=on");
     uint8_t *models[3] = { NULL };
     guint32 seed = g_test_rand_int();
+    unsigned loads = 0;
     GRand *rand;
     Vm *vm;
 
@@ -194,7 +195,8 @@ static void test_random_sequence(const void *opaque)
     vm = vm_start(c->kind, SIZE, object);
     poison(vm, 0);
 
-    for (unsigned i = 0, n = rounds(30, 12); i < n; i++) {
+    /* A short one goes on until it has loaded something */
+    for (unsigned i = 0, n = rounds(30, 12); i < n || loads < 3; i++) {
         unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
         g_autofree char *tag = g_strdup_printf("slot%u", slot);
 
@@ -213,6 +215,7 @@ static void test_random_sequence(const void *opaque)
             break;
         case LOAD:
             if (models[slot]) {
+                loads++;
                 load_and_check(vm, c, tag, models[slot]);
             }
             break;

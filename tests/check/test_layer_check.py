@@ -70,6 +70,19 @@ def test_planted_use_of_data(tmp_path):
     assert [c.symbol for c in h.upward()] == ['flag']
 
 
+def test_planted_weak_call(tmp_path):
+    code = ('void left(void) __attribute__((weak));\n'
+            'void planted(void)\n{\n    left();\n}\n')
+    h = house(tmp_path, GOOD | {'system/cellar/planted.c': code})
+    assert [c.symbol for c in h.upward()] == ['left']
+
+
+def test_symbol_with_two_homes(tmp_path):
+    code = 'void __attribute__((weak)) left(void)\n{\n}\n'
+    with pytest.raises(layers.Failure, match='both define left'):
+        house(tmp_path, GOOD | {'system/attic/planted.c': code})
+
+
 def test_rooms_of_one_floor(tmp_path):
     h = house(tmp_path,
               GOOD | {'system/left/planted.c': calling('planted', 'right')})
@@ -96,9 +109,11 @@ def test_planted_include(tmp_path):
     for name, found in (('system/left/l.c', []),
                         ('system/attic/a.c', []),
                         ('system/cellar/c.c', ['system/left/l.h'])):
-        text = text.replace('"l.h"', '"system/left/l.h"')
-        assert list(layers.upward_includes(name, text, tmp_path,
-                                           FLOORS)) == found
+        for planted in ('"system/left/l.h"', '"../left/l.h"',
+                        '<system/left/l.h>'):
+            new = text.replace('"l.h"', planted).replace('#inc', '# inc')
+            assert list(layers.upward_includes(name, new, tmp_path,
+                                               FLOORS)) == found
 
 
 def test_file_in_no_room(tmp_path):
@@ -111,6 +126,14 @@ def test_object_that_is_missing(tmp_path):
     objects['system/left/l.c'].unlink()
     with pytest.raises(layers.Failure, match='nm cannot read'):
         layers.read_house(objects, FLOORS)
+
+
+def test_file_that_is_not_built(tmp_path):
+    build(tmp_path, GOOD)
+    (tmp_path / 'source/system/left/lost.c').touch()
+    with pytest.raises(layers.Failure, match='lost.c is not built'):
+        layers.built_objects(tmp_path / 'build', tmp_path / 'source',
+                             tmp_path / 'source')
 
 
 def test_no_build(tmp_path):
