@@ -35,11 +35,9 @@ def runs_here(item: pytest.Item) -> bool:
 
 def has_hugepages() -> bool:
     """Whether there are any, or may be."""
-    try:
-        return int(hugepages.POOL.read_text()) > 0 or \
-            os.access(hugepages.POOL, os.W_OK)
-    except OSError:
-        return False
+    return hugepages.POOL.exists() and (
+        hugepages.pool('nr_hugepages') > 0 or
+        os.access(hugepages.POOL / 'nr_hugepages', os.W_OK))
 
 
 def covering(items: list[pytest.Item], together: int) -> list[pytest.Item]:
