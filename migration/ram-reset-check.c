@@ -18,8 +18,8 @@
 #include "options.h"
 #include "postcopy-ram.h"
 #include "savevm.h"
-#include "ram-reset-check.h"
-#include "ram-reset-layout.h"
+#include "migration/ram-reset-check.h"
+#include "migration/ram-reset-layout.h"
 
 bool ram_reset_migration_is_over(void)
 {

@@ -9,7 +9,7 @@
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "options.h"
-#include "ram-reset-identity.h"
+#include "migration/ram-reset-identity.h"
 
 /* A fuzzer loads few snapshots often: QEMU looks into each of them once */
 #define MAX_SUMMARIES 256
@@ -29,7 +29,7 @@ const RamResetSummary *ram_reset_snapshot_summary(BlockDriverState *bs,
                                                   const QEMUSnapshotInfo *sn,
                                                   Error **errp)
 {
-    static GHashTable *summaries;       /* by key */
+    static GHashTable *summaries;       /* by key; BQL */
     g_autofree char *key = ram_reset_snapshot_key(bs, sn);
     bool with_checksum = ram_reset_templates_wanted();
     RamResetSummary *summary;

@@ -8,7 +8,7 @@
 #define MIGRATION_RAM_RESET_IDENTITY_H
 
 #include "block/snapshot.h"
-#include "ram-reset-summary.h"
+#include "migration/ram-reset-summary.h"
 
 /*
  * Whether two snapshots are the same is asked for two purposes, and the answers

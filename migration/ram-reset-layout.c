@@ -11,8 +11,8 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "options.h"
-#include "ram-reset-identity.h"
-#include "ram-reset-layout.h"
+#include "migration/ram-reset-identity.h"
+#include "migration/ram-reset-layout.h"
 
 static bool is_ignored(RAMBlock *rb, void *opaque)
 {

@@ -11,11 +11,14 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
-#include "ram-reset-query.h"
-#include "ram-reset-rewind.h"
+#include "migration/ram-reset-query.h"
+#include "migration/ram-reset-rewind.h"
 
-static uint64_t loads, failed_loads, rewinds;
-static RamResetLoadInfo *last_load;     /* NULL before the first one */
+/* Protected by the BQL */
+static struct {
+    uint64_t loads, failed, rewinds;
+    RamResetLoadInfo *last;     /* NULL before the first one */
+} done;
 
 static uint64_t phase(int64_t from, int64_t to)
 {
@@ -40,11 +43,11 @@ RamResetPhases *ram_reset_query_phases(const RamResetTimes *times)
 
 void ram_reset_count_load(RamResetLoadInfo *info)
 {
-    loads += info->success;
-    failed_loads += !info->success;
-    rewinds += info->success && info->rewound;
-    qapi_free_RamResetLoadInfo(last_load);
-    last_load = info;
+    done.loads += info->success;
+    done.failed += !info->success;
+    done.rewinds += info->success && info->rewound;
+    qapi_free_RamResetLoadInfo(done.last);
+    done.last = info;
 }
 
 RamResetInfo *qmp_query_ram_reset(Error **errp)
@@ -53,16 +56,16 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
 
     info->objects = ram_reset_query_objects();
     info->fallbacks = ram_reset_fallbacks();
-    info->loads = loads;
-    info->failed_loads = failed_loads;
-    info->rewinds = rewinds;
+    info->loads = done.loads;
+    info->failed_loads = done.failed;
+    info->rewinds = done.rewinds;
     info->q_template = ram_reset_query_template();
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_baseline_tag());
     }
-    if (last_load) {
-        info->last_load = QAPI_CLONE(RamResetLoadInfo, last_load);
+    if (done.last) {
+        info->last_load = QAPI_CLONE(RamResetLoadInfo, done.last);
     }
     return info;
 }

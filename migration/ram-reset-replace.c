@@ -14,8 +14,8 @@
 #include "system/block-backend.h"
 #include "system/ram-reset-template.h"
 #include "migration/ram-reset.h"
-#include "ram-reset-identity.h"
-#include "ram-reset-replace.h"
+#include "migration/ram-reset-identity.h"
+#include "migration/ram-reset-replace.h"
 
 /* A snapshot in one of the disks, none of which goes away during a save */
 typedef struct DiskSnapshot {

@@ -10,23 +10,22 @@
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "options.h"
-#include "ram-reset-identity.h"
-#include "ram-reset-layout.h"
-#include "ram-reset-rewind.h"
+#include "migration/ram-reset-identity.h"
+#include "migration/ram-reset-layout.h"
+#include "migration/ram-reset-rewind.h"
 
 /* How many baselines in a row may be wasted, that is, never rewound to */
 #define MAX_WASTED 2
 
-/* What RAM's baseline is of, if ram_reset_rewind_blocker() returns NULL */
+/* BQL.  What RAM's baseline is of, if ram_reset_rewind_blocker() has none */
 static struct {
     char *key;                  /* of the snapshot; NULL if there is none */
     char *tag;
     bool ignore_shared, used;
     int64_t ram_end;
+    char *last;                 /* key of what was loaded or saved last */
+    unsigned wasted;            /* baselines, in a row */
 } baseline;
-
-static char *last;              /* key of what was loaded or saved last */
-static unsigned wasted;         /* baselines, in a row */
 
 const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
                                               const QEMUSnapshotInfo *sn)
@@ -82,15 +81,15 @@ static bool is_worth_a_baseline(BlockDriverState *bs,
                                 const QEMUSnapshotInfo *sn)
 {
     g_autofree char *key = ram_reset_snapshot_key(bs, sn);
-    bool again = !g_strcmp0(key, last);
+    bool again = !g_strcmp0(key, baseline.last);
 
     if (baseline.key) {
-        wasted = baseline.used ? 0 : wasted + 1;
+        baseline.wasted = baseline.used ? 0 : baseline.wasted + 1;
         g_clear_pointer(&baseline.key, g_free);
     }
-    g_free(last);
-    last = g_steal_pointer(&key);
-    return again || wasted < MAX_WASTED;
+    g_free(baseline.last);
+    baseline.last = g_steal_pointer(&key);
+    return again || baseline.wasted < MAX_WASTED;
 }
 
 static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
@@ -128,8 +127,8 @@ void ram_reset_baseline_of_load(BlockDriverState *bs,
 void ram_reset_baseline_of_save(BlockDriverState *bs,
                                 const QEMUSnapshotInfo *sn, int64_t ram_end)
 {
-    g_free(last);
-    last = ram_reset_snapshot_key(bs, sn);
+    g_free(baseline.last);
+    baseline.last = ram_reset_snapshot_key(bs, sn);
     take_baseline(bs, sn, ram_end, false);
 }
 

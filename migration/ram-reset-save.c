@@ -16,26 +16,26 @@
 #include "migration/ram-reset.h"
 #include "options.h"
 #include "qemu-file.h"
-#include "ram-reset-identity.h"
-#include "ram-reset-replace.h"
-#include "ram-reset-layout.h"
-#include "ram-reset-rewind.h"
+#include "migration/ram-reset-identity.h"
+#include "migration/ram-reset-replace.h"
+#include "migration/ram-reset-layout.h"
+#include "migration/ram-reset-rewind.h"
 
 /* RAM_SAVE_FLAG_EOS */
 #define END_OF_SECTION 8
 
-bool ram_reset_saving;
-
-/* Where RAM's last section ends in the VM state saved last; BQL held */
-static int64_t saved_ram_end;
+static struct {
+    /* The thread that saves; written before ram_reset_flags.saving is set */
+    QemuThread thread;
+    /* Where RAM's last section ends in the VM state saved last; BQL held */
+    int64_t ram_end;
+} save;
 
 bool ram_reset_save_prepare(Error **errp)
 {
     ram_reset_replace_nothing();
     return ram_reset_vm_is_whole(errp);
 }
-
-static QemuThread saver;
 
 /*
  * Of those who save RAM, savevm alone does so in the main thread.  It has
@@ -48,28 +48,28 @@ void ram_reset_save_sync(void)
     qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
     if (savevm) {
         assert(bql_locked() && !runstate_is_running());
-        qemu_thread_get_self(&saver);
+        qemu_thread_get_self(&save.thread);
         ram_reset_unpopulated_begin();
     }
-    qatomic_set(&ram_reset_saving, savevm);
+    qatomic_set(&ram_reset_flags.saving, savevm);
 }
 
 /*
- * A savevm that has failed leaves ram_reset_saving set, and a migration in
- * another thread may come next.
+ * A savevm that has failed leaves ram_reset_flags.saving set, and a migration
+ * in another thread may come next.
  */
 bool ram_reset_do_save_zero(const void *page)
 {
-    return qemu_thread_is_self(&saver) && ram_reset_is_unpopulated(page);
+    return qemu_thread_is_self(&save.thread) && ram_reset_is_unpopulated(page);
 }
 
 void ram_reset_save_ram_done(QEMUFile *f)
 {
-    qatomic_set(&ram_reset_saving, false);
+    qatomic_set(&ram_reset_flags.saving, false);
     /* These, and devices of those targets, may lie between RAM's sections */
-    saved_ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
-                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
-                    ? 0 : qemu_file_transferred(f) + END_OF_SECTION;
+    save.ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
+                   qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
+                   ? 0 : qemu_file_transferred(f) + END_OF_SECTION;
 }
 
 static void make_template_and_baseline(BlockDriverState *bs, const char *name)
@@ -84,12 +84,12 @@ static void make_template_and_baseline(BlockDriverState *bs, const char *name)
         return;
     }
     identity = ram_reset_template_identity(bs, &sn);
-    if (identity && saved_ram_end > 0) {
-        ram_reset_template_make(identity, saved_ram_end, false,
+    if (identity && save.ram_end > 0) {
+        ram_reset_template_make(identity, save.ram_end, false,
                                 &ram_reset_migrate_ignored);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_baseline_of_save(bs, &sn, saved_ram_end);
+        ram_reset_baseline_of_save(bs, &sn, save.ram_end);
     }
 }
 

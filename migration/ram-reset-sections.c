@@ -9,8 +9,8 @@
 #include "block/block.h"
 #include "qemu-file.h"
 #include "savevm.h"
-#include "ram-reset-sections.h"
-#include "ram-reset-stream.h"
+#include "migration/ram-reset-sections.h"
+#include "migration/ram-reset-stream.h"
 
 /* The footer of a section, maybe a command, the head of one that goes on */
 #define FOOTER  5

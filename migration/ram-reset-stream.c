@@ -19,7 +19,7 @@
 #include "qemu-file.h"
 #include "ram.h"
 #include "savevm.h"
-#include "ram-reset-stream.h"
+#include "migration/ram-reset-stream.h"
 
 #define NAME_SIZE 256
 

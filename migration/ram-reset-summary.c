@@ -11,8 +11,8 @@
 #include "block/block.h"
 #include "block/block_int-global-state.h"
 #include "qemu-file.h"
-#include "ram-reset-stream.h"
-#include "ram-reset-summary.h"
+#include "migration/ram-reset-stream.h"
+#include "migration/ram-reset-summary.h"
 
 /* The checksum is of these bytes of a VM state, devices are at its end */
 #define BEGINNING   (4 * KiB)

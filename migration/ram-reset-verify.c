@@ -11,8 +11,8 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "qemu-file.h"
-#include "ram-reset-stream.h"
-#include "ram-reset-verify.h"
+#include "migration/ram-reset-stream.h"
+#include "migration/ram-reset-verify.h"
 
 /* What the VM state has for a page, and whether RAM has the same */
 enum {

@@ -9,9 +9,9 @@
 #include "system/reset.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
-#include "ram-reset-whole.h"
+#include "migration/ram-reset-whole.h"
 
-static char *part_of;           /* tag of a snapshot; NULL if the VM is whole */
+static char *part_of;           /* tag of a snapshot, NULL if whole; BQL */
 
 bool ram_reset_vm_is_whole(Error **errp)
 {

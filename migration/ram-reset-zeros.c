@@ -14,8 +14,8 @@
 #include "migration.h"
 #include "qemu-file.h"
 #include "ram.h"
-#include "ram-reset-stream.h"
-#include "ram-reset-zeros.h"
+#include "migration/ram-reset-stream.h"
+#include "migration/ram-reset-zeros.h"
 
 /*
  * An empty 8 GiB guest is two million records of 9 bytes.  Read one by one,

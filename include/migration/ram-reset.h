@@ -190,9 +190,6 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices);
  */
 void ram_reset_save_sync(void);
 
-/* True while savevm saves RAM, so that nobody writes to it */
-extern bool ram_reset_saving;
-
 bool ram_reset_do_save_zero(const void *page);
 
 /**
@@ -201,7 +198,7 @@ bool ram_reset_do_save_zero(const void *page);
  */
 static inline bool ram_reset_save_zero(const void *page)
 {
-    return unlikely(qatomic_read(&ram_reset_saving)) &&
+    return unlikely(qatomic_read(&ram_reset_flags.saving)) &&
            ram_reset_do_save_zero(page);
 }
 

@@ -10,10 +10,11 @@
 #include <stdbool.h>
 
 /**
- * RamResetFlags: all but @dirty_bits_taken are false without a ram-reset object
+ * RamResetFlags: all are false as long as there has been no ram-reset object,
+ * and no savevm or migration
  *
  * @running: From ram_reset_begin() to ram_reset_finish(), which set it, with
- *     the BQL held; so is it read, by what loads RAM.
+ *     the BQL held; so is it read, by what loads RAM and by auto.c.
  *
  * @tracking: What is written to is known, see ram_reset_take_baseline().
  *     tracking.c sets it, with the BQL held; who discards memory or ends a DMA
@@ -29,9 +30,13 @@
  * @dirty_bits_taken: Somebody else has cleared bits of the dirty log since the
  *     baseline was taken.  ram_reset_save_sync() sets it, in any thread;
  *     rewind.c clears and reads it, with the BQL held.  Atomic.
+ *
+ * @saving: savevm saves RAM, so that nobody writes to it.  migration/
+ *     ram-reset-save.c sets it, in the thread that saves; who saves RAM reads
+ *     it, in any thread.  Atomic.
  */
 typedef struct RamResetFlags {
-    bool running, tracking, noting, any_mapped, dirty_bits_taken;
+    bool running, tracking, noting, any_mapped, dirty_bits_taken, saving;
 } RamResetFlags;
 
 extern RamResetFlags ram_reset_flags;

@@ -30,11 +30,11 @@ typedef struct RamResetBlock RamResetBlock;
 /**
  * RamResetClass: one strategy
  *
- * All methods are called with the BQL held.  Those that get a @blk are called
- * with the object that it belongs to as @rr, which need not be of this class: a
- * strategy may leave the work to others, as ram-reset-auto does.  So they look
- * at what any RamReset has; one that needs an object of its own class checks
- * for that in @supports.
+ * All methods are called with the BQL held.  @supports and @zero get the object
+ * that covers @blk as @rr, which need not be of this class: a strategy may
+ * leave the work to others, as ram-reset-auto does.  So they look at what any
+ * RamReset has; one that needs an object of its own class checks for that in
+ * @supports.  All other methods get an object of this class.
  *
  * @supports: Whether this strategy can make @blk zero.  Called by
  *     ram_reset_begin() at every load, since the answer may change (memory
@@ -45,10 +45,10 @@ typedef struct RamResetBlock RamResetBlock;
  * @late: The strategy keeps pages, so that what the snapshot overwrites need
  *     not be zero before.  @zero is then called when RAM has been loaded, and
  *     leaves alone all pages that are not in @blk->known any more.  Where the
- *     caller does not tell of all pages, or nothing can be known, it is called
- *     before all the same.
+ *     caller does not notify us of all pages, or nothing can be known, it is
+ *     called before all the same.
  *
- * @gives_back: @zero takes any range of pages, and leaves them without memory.
+ * @discards: @zero takes any range of pages, and leaves them without memory.
  *
  * @locks_file: A block's file is locked by the object, so that nobody else uses
  *     it.
@@ -80,7 +80,7 @@ typedef struct RamResetBlock RamResetBlock;
 struct RamResetClass {
     ObjectClass parent_class;
 
-    bool late, gives_back, locks_file, memdev_comes_later;
+    bool late, discards, locks_file, memdev_comes_later;
     bool (*check)(RamReset *rr, Error **errp);
     void (*machine_ready)(RamReset *rr);
     void (*query)(RamReset *rr, RamResetObjectInfo *info);
@@ -105,6 +105,7 @@ struct RamResetClass {
  * @threads: for clearing in place; 0: one per host CPU, at most 8
  * @completed: memdev has been checked and cannot be set any more
  * @warned: a failure of the strategy has been reported
+ * @machine_done: calls @machine_ready of the class
  */
 struct RamReset {
     Object parent;

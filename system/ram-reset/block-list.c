@@ -50,7 +50,7 @@ static void describe(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
     blk->info = g_new0(RamResetBlockInfo, 1);
     blk->map = ram_reset_block_map(rb);
     blk->backing = overlay_map_has(rb->host, rb) ? PRIM_PRIVATE_FILE
-                                                   : prim_backing(&blk->map);
+                                                 : prim_backing(&blk->map);
     blk->map.calls = &blk->info->system_calls;
     blk->info->name = g_strdup(rb->idstr);
     blk->info->size = rb->used_length;

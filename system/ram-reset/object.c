@@ -43,7 +43,7 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
 }
 
 /* Two objects must not cover the same blocks */
-static bool check_claim(RamReset *rr, Error **errp)
+static bool check_coverage(RamReset *rr, Error **errp)
 {
     ERRP_GUARD();
     g_autoptr(GPtrArray) objs = ram_reset_objects();
@@ -159,7 +159,7 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
     ERRP_GUARD();
     RamReset *rr = RAM_RESET(uc);
 
-    if (!check_claim(rr, errp) || !check_properties(rr, errp) ||
+    if (!check_coverage(rr, errp) || !check_properties(rr, errp) ||
         !check_template_dir(rr, errp)) {
         return;
     }

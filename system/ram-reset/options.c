@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qom/object.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -13,13 +14,27 @@
 
 #define DEFAULT_THREADS 8
 
-/* Protected by the BQL.  @rewinding: objects with rewind=on */
+/*
+ * Protected by the BQL.  @rewinding: objects with rewind=on; @load_expected:
+ * -loadvm will overwrite RAM before the guest runs
+ */
 static struct {
     NotifierList changed;
     unsigned rewinding;
+    bool load_expected;
 } options = {
     .changed = NOTIFIER_LIST_INITIALIZER(options.changed),
 };
+
+void ram_reset_expect_load(void)
+{
+    options.load_expected = true;
+}
+
+bool ram_reset_load_is_expected(void)
+{
+    return options.load_expected;
+}
 
 static int collect_object(Object *obj, void *opaque)
 {

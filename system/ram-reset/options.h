@@ -11,6 +11,9 @@
 
 /* BQL held, other than for ram_reset_add_options_notifier() */
 
+/* Whether ram_reset_expect_load() has been called */
+bool ram_reset_load_is_expected(void);
+
 /* Every RamReset below /objects; free with g_ptr_array_unref() */
 GPtrArray *ram_reset_objects(void);
 

@@ -10,14 +10,14 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/block/clear.h"
+#include "system/ram-reset/block/overlay.h"
+#include "system/ram-reset/options.h"
+#include "system/ram-reset/report.h"
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset-load.h"
-#include "system/ram-reset/block/block.h"
-#include "system/ram-reset/options.h"
-#include "system/ram-reset/block/overlay.h"
 #include "system/ram-reset/trace.h"
-#include "system/ram-reset/report.h"
 
 /* What query-ram-reset has for clearing in place, whoever asks for that */
 #define IN_PLACE "memset"
@@ -218,7 +218,7 @@ static void unmap_all(const RamResetIgnored *ignored)
 {
     g_autoptr(RamResetBlockList) list = NULL;
 
-    if (!ram_reset_flags.any_mapped) {
+    if (!qatomic_read(&ram_reset_flags.any_mapped)) {
         return;
     }
     list = ram_reset_list_blocks();

@@ -10,10 +10,10 @@
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
 #include "system/ram-reset/block-list.h"
-#include "system/ram-reset/block/find-data.h"
-#include "system/ram-reset-load.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset-load.h"
 
 typedef struct ScannedBlock {
     uint8_t *host;

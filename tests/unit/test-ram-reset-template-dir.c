@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "files.h"
+#include "system/ram-reset/template/dir.h"
 #include "templates.h"
 
 static bool make_room(int at, uint64_t limit, uint64_t needed, int64_t since,
@@ -104,8 +105,8 @@ static void test_room_among_own(void)
     assert_absent("c");
     assert_whole(dir, "a");
     assert_whole(dir, "b");
-    template_file_remove(dir, "a");
-    template_file_remove(dir, "b");
+    template_dir_remove(dir, "a");
+    template_dir_remove(dir, "b");
 }
 
 /* Of a snapshot that is no more: it goes if nobody else needs it */
@@ -113,28 +114,28 @@ static void test_retired(void)
 {
     TemplateFile *ours, *theirs;
 
-    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    g_assert_false(template_dir_retire(dir, IDENTITY, -1));
     make(dir, IDENTITY);
     make(dir, "snapshot 2");
-    g_assert_true(template_file_retire(dir, IDENTITY, -1));
+    g_assert_true(template_dir_retire(dir, IDENTITY, -1));
     assert_absent(IDENTITY);
     make(dir, IDENTITY);
     theirs = open_made(dir, IDENTITY);
-    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    g_assert_false(template_dir_retire(dir, IDENTITY, -1));
     ours = open_made(dir, IDENTITY);
-    g_assert_false(template_file_retire(dir, IDENTITY, ours->fd));
+    g_assert_false(template_dir_retire(dir, IDENTITY, ours->fd));
     template_file_free(theirs);
     /* We still have it locked, against somebody who would do the same */
-    g_assert_false(template_file_retire(dir, IDENTITY, -1));
+    g_assert_false(template_dir_retire(dir, IDENTITY, -1));
     assert_whole(dir, IDENTITY);
-    g_assert_true(template_file_retire(dir, IDENTITY, ours->fd));
+    g_assert_true(template_dir_retire(dir, IDENTITY, ours->fd));
     assert_absent(IDENTITY);
     assert_content(ours, 0);
     /* By now the name is another file's, or never was this one's */
     make(dir, IDENTITY);
-    g_assert_true(template_file_retire(dir, IDENTITY, ours->fd));
+    g_assert_true(template_dir_retire(dir, IDENTITY, ours->fd));
     assert_whole(dir, "snapshot 2");
-    g_assert_true(template_file_retire(dir, "snapshot 2", ours->fd));
+    g_assert_true(template_dir_retire(dir, "snapshot 2", ours->fd));
     template_file_free(ours);
     g_assert_cmpuint(template_dir_size(dir), ==, 0);
 }

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "system/ram-reset/template/dir.h"
 #include "system/ram-reset/template/file.h"
 #include "faults.h"
 #include "ram.h"

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "files.h"
+#include "system/ram-reset/template/dir.h"
 #include "templates.h"
 
 static void test_round_trip(void)

@@ -13,8 +13,8 @@
 #include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/measure/memory.h"
-#include "system/ram-reset/trace.h"
 #include "system/ram-reset/report.h"
+#include "system/ram-reset/trace.h"
 
 OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
 

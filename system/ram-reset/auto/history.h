@@ -7,8 +7,8 @@
 #ifndef RAM_RESET_AUTO_HISTORY_H
 #define RAM_RESET_AUTO_HISTORY_H
 
-#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/auto/policy.h"
+#include "system/ram-reset/block/block.h"
 
 /*
  * Kept from load to load, for one RAM block.  The guest and the snapshot are

@@ -150,10 +150,10 @@ static uint64_t split(RamResetBlock *blk, size_t nr_chunks, uint64_t chunk,
  */
 static GArray *find_populated(RamResetBlock *blk, bool exclusive)
 {
-    bool told;
-    GArray *data = ram_reset_find_data(blk, 0, blk->map.len, &told);
+    bool certain;
+    GArray *data = ram_reset_find_data(blk, 0, blk->map.len, &certain);
 
-    if (!told) {
+    if (!certain) {
         g_array_unref(data);
         return ram_reset_guess_populated(blk);
     }

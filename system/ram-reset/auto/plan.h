@@ -8,8 +8,8 @@
 #define RAM_RESET_AUTO_PLAN_H
 
 #include "system/ram-reset/auto/history.h"
-#include "system/ram-reset/block/block.h"
 #include "system/ram-reset/auto/policy.h"
+#include "system/ram-reset/block/block.h"
 
 /**
  * AutoPlan: what was decided for a block, for those who learn from the load

@@ -7,8 +7,8 @@
 #include "qemu/osdep.h"
 #include "qemu/madvise.h"
 #include "qemu/timer.h"
-#include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/block/base-pages.h"
+#include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/trace.h"
 
 /*

@@ -11,16 +11,17 @@
 #include "system/hostmem.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-object.h"
-#include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/block/zeromap.h"
+#include "system/ram-reset/prim/prim.h"
 
 /**
  * RamResetBlock: a RAM block in the course of one reset
  *
  * @rb: valid under the BQL
  * @map: its used_length as it was when the plan was made
- * @owner: the object that covers it; NULL if it is left alone.  Methods of
- *     other classes are called with it, see RamResetClass
+ * @backing: of that, as prim_data_begin() takes it
+ * @owner: the object that covers it; NULL if it is left alone.  @supports
+ *     and @zero of other classes are called with it, see RamResetClass
  * @parts: of RamResetPart, to be made zero in this order; together they are
  *     the block, and may overlap; NULL if nothing is to be made zero
  * @data: of PrimRange, in rising order: what was populated before the load,

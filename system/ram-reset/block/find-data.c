@@ -32,12 +32,12 @@ static void add_clipped(GArray *ranges, PrimRange range, uint64_t start,
  * takes as long as that file is large, for each piece anew.
  */
 static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
-                          uint64_t start, uint64_t end, bool *told)
+                          uint64_t start, uint64_t end, bool *certain)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
     GArray *data = new_ranges();
 
-    *told = prim_data_begin(it, &blk->map, backing, start, end);
+    *certain = prim_data_begin(it, &blk->map, backing, start, end);
     while (prim_data_next(it, &start, &end)) {
         PrimRange range = { start, end - start };
 
@@ -80,9 +80,9 @@ static int by_start(const void *a, const void *b)
  * is mapped, which it has not because nobody looked.
  */
 static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
-                              uint64_t start, uint64_t end, bool *told)
+                              uint64_t start, uint64_t end, bool *certain)
 {
-    GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, told);
+    GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, certain);
 
     for (unsigned i = 0; i < runs->len; i++) {
         add_clipped(data, g_array_index(runs, PrimRange, i), start, end);
@@ -93,20 +93,20 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
 
 /* As if @blk were @backing */
 static GArray *find_as(const RamResetBlock *blk, PrimBacking backing,
-                       uint64_t start, uint64_t end, bool *told)
+                       uint64_t start, uint64_t end, bool *certain)
 {
     g_autoptr(GArray) runs = overlay_map_copy(blk->rb->host, blk->rb);
     bool unused;
 
-    told = told ?: &unused;
-    return runs ? find_in_mapped(blk, runs, start, end, told)
-                : ask_kernel(blk, backing, start, end, told);
+    certain = certain ?: &unused;
+    return runs ? find_in_mapped(blk, runs, start, end, certain)
+                : ask_kernel(blk, backing, start, end, certain);
 }
 
 GArray *ram_reset_find_data(const RamResetBlock *blk, uint64_t start,
-                            uint64_t end, bool *told)
+                            uint64_t end, bool *certain)
 {
-    return find_as(blk, blk->backing, start, end, told);
+    return find_as(blk, blk->backing, start, end, certain);
 }
 
 GArray *ram_reset_find_populated(const RamResetBlock *blk, uint64_t start,
@@ -173,16 +173,16 @@ ZeroMap *ram_reset_find_unpopulated(const RamResetBlock *blk)
     ZeroMap *zero = zeromap_new(blk->map.len, qemu_target_page_bits());
     g_autoptr(GArray) data = NULL;
     uint64_t at = 0;
-    bool told;
+    bool certain;
 
-    data = ram_reset_find_data(blk, 0, blk->map.len, &told);
+    data = ram_reset_find_data(blk, 0, blk->map.len, &certain);
     for (unsigned i = 0; i < data->len; i++) {
         PrimRange range = g_array_index(data, PrimRange, i);
 
         zeromap_mark(zero, at, range.start - at);
         at = range.start + range.len;
     }
-    if (told) {
+    if (certain) {
         zeromap_mark(zero, at, blk->map.len - at);
     }
     return zero;

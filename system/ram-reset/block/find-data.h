@@ -25,11 +25,11 @@
 /*
  * What of [@start, @end) may hold data now.
  *
- * @told: set to whether the kernel knows, and may be NULL.  If it does not, all
- *     of the range counts as data.
+ * @certain: set to whether the kernel knows, and may be NULL.  If it does not,
+ *     all of the range counts as data.
  */
 GArray *ram_reset_find_data(const RamResetBlock *blk, uint64_t start,
-                            uint64_t end, bool *told);
+                            uint64_t end, bool *certain);
 
 /* As found before the load, if @blk->data has that, otherwise as it is now */
 GArray *ram_reset_find_populated(const RamResetBlock *blk, uint64_t start,

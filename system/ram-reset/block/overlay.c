@@ -6,10 +6,10 @@
 
 #include "qemu/osdep.h"
 #include "system/ram-reset.h"
-#include "system/ram-reset/block/fresh.h"
-#include "system/ram-reset/block/overlay.h"
-#include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/block/base-pages.h"
+#include "system/ram-reset/block/fresh.h"
+#include "system/ram-reset/block/overlay-map.h"
+#include "system/ram-reset/block/overlay.h"
 #include "system/ram-reset/trace.h"
 
 /*
@@ -20,11 +20,13 @@
 #define MAX_MAP_COUNT   "/proc/sys/vm/max_map_count"
 #define COMMON_LIMIT    65530
 
-static unsigned max_discards;
-static RAMBlockNotifier notifier;
-
-/* What is being given fresh memory; its removal is none.  BQL */
-static const uint8_t *replacing;
+static struct {
+    /* Set with the BQL held, before anything is mapped that may be discarded */
+    unsigned max_discards;
+    /* What is being given fresh memory; its removal is none.  BQL */
+    const uint8_t *replacing;
+    RAMBlockNotifier notifier;
+} overlay;
 
 static void forget(const uint8_t *host)
 {
@@ -36,7 +38,7 @@ static void forget(const uint8_t *host)
 static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
-    if (host != replacing) {
+    if (host != overlay.replacing) {
         forget(host);
     }
 }
@@ -53,10 +55,10 @@ static unsigned count_max_discards(void)
 
 static void note(const RamResetBlock *blk, int fd, const GArray *runs)
 {
-    if (!notifier.ram_block_removed) {
-        max_discards = count_max_discards();
-        notifier.ram_block_removed = block_removed;
-        ram_block_notifier_add(&notifier);
+    if (!overlay.notifier.ram_block_removed) {
+        overlay.max_discards = count_max_discards();
+        overlay.notifier.ram_block_removed = block_removed;
+        ram_block_notifier_add(&overlay.notifier);
     }
     overlay_map_add(blk->rb->host, blk->rb, fd, runs);
 }
@@ -96,9 +98,9 @@ static int replace(RamResetBlock *blk)
 {
     int ret;
 
-    replacing = blk->rb->host;
+    overlay.replacing = blk->rb->host;
     ret = ram_reset_fresh(blk);
-    replacing = NULL;
+    overlay.replacing = NULL;
     if (ret >= 0) {
         forget(blk->rb->host);
     }
@@ -157,8 +159,8 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
     int ret;
 
     d.map.calls = &calls;
-    ret = overlay_map_take_out(rb->host, rb, start, start + len, max_discards,
-                               discard, &d);
+    ret = overlay_map_take_out(rb->host, rb, start, start + len,
+                               overlay.max_discards, discard, &d);
     if (ret == 1) {
         return false;
     }

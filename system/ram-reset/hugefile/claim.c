@@ -9,8 +9,8 @@
 #include "qemu/bitmap.h"
 #include "qemu/mmap-alloc.h"
 #include "qemu/rcu.h"
-#include "system/ram-reset/hugefile/hugefile.h"
 #include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/hugefile/hugefile.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
 

@@ -39,8 +39,8 @@
 #include "system/runstate.h"
 #include "system/ram-reset.h"
 #include "system/ram-reset/block/block.h"
-#include "system/ram-reset/hugefile/hugefile.h"
 #include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/hugefile/hugefile.h"
 #include "system/ram-reset/hugefile/pages.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/report.h"
@@ -48,14 +48,6 @@
 
 /* Before any device can look at RAM when the VM starts to run */
 #define VM_STATE_PRIORITY (-1000)
-
-/* -loadvm will overwrite RAM before the guest runs */
-static bool load_expected;
-
-void ram_reset_expect_load(void)
-{
-    load_expected = true;
-}
 
 static void hugefile_vm_state(void *opaque, bool running, RunState state)
 {
@@ -70,7 +62,10 @@ static void hugefile_vm_state(void *opaque, bool running, RunState state)
 static bool hugefile_supports(RamReset *rr, const RamResetBlock *blk,
                               Error **errp)
 {
-    if (RAM_RESET_HUGEFILE(rr)->rb != blk->rb) {
+    /* It may be one that leaves the work to others */
+    Object *own = object_dynamic_cast(OBJECT(rr), TYPE_RAM_RESET_HUGEFILE);
+
+    if (!own || RAM_RESET_HUGEFILE(own)->rb != blk->rb) {
         error_setg(errp, "its file is not one of this object");
         return false;
     }
@@ -186,7 +181,8 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
     }
     /* All pages, if somebody has had the file since it was looked at */
     hugefile_find_old(hf, closed);
-    if (hf->old && (!load_expected || phase_check(PHASE_MACHINE_READY))) {
+    if (hf->old && (!ram_reset_load_is_expected() ||
+                    phase_check(PHASE_MACHINE_READY))) {
         hugefile_clear_old(hf);
     }
     return true;

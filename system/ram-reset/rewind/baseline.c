@@ -55,7 +55,7 @@ static char *blind_spot(const RamResetBlock *blk)
 }
 
 /* Host pages and target pages need not be the same, nor of one size */
-static void keep_range(BaselineBlock *base, uint64_t start, uint64_t len)
+static void copy_range(BaselineBlock *base, uint64_t start, uint64_t len)
 {
     uint64_t page = qemu_target_page_size();
 
@@ -64,7 +64,7 @@ static void keep_range(BaselineBlock *base, uint64_t start, uint64_t len)
 }
 
 /* False with @errp set if that exceeds the limit */
-static bool keep_content(BaselineBlock *base, const RamResetBlock *blk,
+static bool copy_content(BaselineBlock *base, const RamResetBlock *blk,
                          uint64_t limit, uint64_t *size, Error **errp)
 {
     g_autoptr(GArray) content = ram_reset_find_content(blk);
@@ -75,7 +75,7 @@ static bool keep_content(BaselineBlock *base, const RamResetBlock *blk,
 
         for (; range.len; range.start += len, range.len -= len) {
             len = MIN(RAM_RESET_CHUNK, range.len);
-            keep_range(base, range.start, len);
+            copy_range(base, range.start, len);
             if (*size + ram_copy_size(base->copy) > limit) {
                 error_setg(errp, "the snapshot has more than "
                            "rewind-limit=%" PRIu64 " bytes that are not zero",
@@ -126,5 +126,5 @@ bool baseline_add(GArray *all, const RamResetBlock *blk,
         *size += ram_copy_size(base.copy);
         return true;
     }
-    return !base.copy || keep_content(&base, blk, limit, size, errp);
+    return !base.copy || copy_content(&base, blk, limit, size, errp);
 }

@@ -34,13 +34,13 @@ typedef struct BaselineBlock {
 GArray *baseline_new(void);
 
 /**
- * baseline_add: keep what @blk has now
+ * baseline_add: make what @blk has now part of the baseline
  *
  * @file: a template that RAM is of, which then takes the place of a copy; NULL
  *     if there is none
  * @all: it is appended to that
  * @ignored: it is not part of the snapshot, and to be left alone
- * @limit: how many bytes may be kept of all blocks
+ * @limit: how many bytes copies of all blocks may have
  * @size: how many are; added to
  *
  * Returns: false with @errp set if that is impossible, or too much

@@ -40,7 +40,7 @@ void ram_reset_dirty_sync(void);
 /*
  * Copy @rb's bits, one for each target page, to @bits, whole words, and clear
  * them: writes to those pages will be seen anew, other than to those in
- * @untracked.  Those are told to be dirty at every sync, written to or not, if
+ * @untracked.  Those are dirty at every sync, written to or not, if
  * it is KVM's bitmaps that tell; otherwise they are treated like all others.
  * @untracked may be NULL.
  */

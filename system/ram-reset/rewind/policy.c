@@ -11,9 +11,24 @@
 #endif
 #include "system/ram-reset/rewind/policy.h"
 
-/* To compare is not thought of for less */
+/*
+ * Tracking costs the guest a fault for each page that it writes to; comparing
+ * costs each load the time to read all that there is.  What the next load's
+ * guest writes nobody knows.
+ *
+ * Tracking is given up when it has cost DECISIVE times what comparing would
+ * have, LOADS_TO_LEARN times in a row.  While loads compare, their number of
+ * changed pages says what tracking would have cost.  What it would have saved
+ * adds up, and is forgotten as far as comparing saves something.  When the sum
+ * exceeds the faults that made an end of tracking, tracking begins anew.  That
+ * is the ski rental rule: by then comparing has wasted as much as one more
+ * mistaken load of tracking costs, so that going back too early, and staying
+ * too long, each cost at most twice as much as they would have in hindsight.
+ */
+
+/* For less, comparing is not considered */
 #define WORTH_COMPARING_NS  10e6
-/* What must be cheaper by, so that it does not go to and fro */
+/* By what factor comparing must be cheaper, so that loads do not alternate */
 #define DECISIVE            1.5
 /* Until then pages that are written to load after load are not known */
 #define LOADS_TO_LEARN      3
@@ -27,7 +42,7 @@ void rewind_choose(RewindChoice *c, double faults_ns, double comparing_ns)
 {
     if (!c->compare) {
         bool more_expensive = rewind_choice_open(faults_ns) &&
-                    faults_ns > DECISIVE * comparing_ns;
+                              faults_ns > DECISIVE * comparing_ns;
 
         c->expensive = more_expensive ? c->expensive + 1 : 0;
         c->compare = c->expensive == LOADS_TO_LEARN;
@@ -35,7 +50,6 @@ void rewind_choose(RewindChoice *c, double faults_ns, double comparing_ns)
         c->regret = 0;
         return;
     }
-    /* Worth a try when not having tried has cost what a wasted one costs */
     c->regret = MAX(c->regret + comparing_ns - faults_ns, 0);
     if (c->regret > c->tracking) {
         c->compare = false;

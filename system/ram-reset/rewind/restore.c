@@ -8,14 +8,14 @@
 #include "qemu/bitmap.h"
 #include "qemu/lockable.h"
 #include "qemu/timer.h"
-#include "system/ram-reset/block/find-data.h"
-#include "system/ram-reset/reset.h"
-#include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block/threads.h"
 #include "system/ram-reset/options.h"
-#include "system/ram-reset/trace.h"
+#include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/restore.h"
+#include "system/ram-reset/trace.h"
 
 /* Restored at once by one of several threads: words of a bitmap */
 #define WORDS_AT_ONCE   64
@@ -35,7 +35,7 @@ typedef struct RestoreJob {
     unsigned turn;
     size_t next;                /* atomic: the first word nobody has taken */
     QemuMutex lock;
-    RamCopyCounts counts;      /* under @lock */
+    RamCopyCounts counts;       /* under @lock */
 } RestoreJob;
 
 static void *restore_worker(void *opaque)
@@ -78,12 +78,12 @@ static void restore(RestoreJob *job, uint64_t pages)
     qemu_mutex_destroy(&job->lock);
 }
 
-/* Give zeros back run by run, if that is what the object's user wants */
+/* Discard zeros run by run, if that is what the object's user wants */
 static bool discards_zeros(const RamResetBlock *blk)
 {
     RamResetClass *rrc = blk->owner ? RAM_RESET_GET_CLASS(blk->owner) : NULL;
 
-    return rrc && rrc->gives_back &&
+    return rrc && rrc->discards &&
            blk->map.page_size == qemu_target_page_size() &&
            rrc->supports(blk->owner, blk, NULL);
 }

@@ -21,18 +21,18 @@
 #include "system/ram-reset-rewind.h"
 #include "system/system.h"
 #include "system/ram-reset/block-list.h"
-#include "system/ram-reset/measure/guest.h"
-#include "system/ram-reset/reset.h"
-#include "system/ram-reset/rewind/tracking.h"
-#include "system/ram-reset/rewind/policy.h"
-#include "system/ram-reset/rewind/dirty-log.h"
-#include "system/ram-reset-load.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/mappings.h"
-#include "system/ram-reset/template/store.h"
-#include "system/ram-reset/trace.h"
+#include "system/ram-reset/rewind/policy.h"
 #include "system/ram-reset/rewind/restore.h"
+#include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/template/store.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset/trace.h"
 
 /* What a first write to a page costs under TCG, roughly */
 #define TCG_FAULT_NS        300
@@ -44,8 +44,8 @@
 /* Protected by the BQL */
 static struct {
     bool wanted;                /* by an object with rewind=on */
-    GArray *blocks;             /* of BaselineBlock; NULL if there is nothing */
-    char *blocker;              /* why there is nothing */
+    GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
+    char *blocker;              /* why there is no baseline */
     bool warned;                /* that a limit was exceeded */
     unsigned cpus, turn;
     bool late;                  /* what was mapped before is not known */
@@ -126,7 +126,7 @@ static bool is_in_baseline(const void *host)
     return false;
 }
 
-/* One that was unplugged before it was time to keep any goes late */
+/* What was unplugged before the baseline was taken may be removed after it */
 static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
@@ -201,7 +201,8 @@ static uint64_t size_limit(void)
     return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
 }
 
-static bool keep_all(const RamResetIgnored *ignored, bool loaded, Error **errp)
+static bool take_baseline(const RamResetIgnored *ignored, bool loaded,
+                          Error **errp)
 {
     g_autofree char *unseen = tracking_blind_spot();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
@@ -254,7 +255,7 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     rewind_state.cpus = count_cpus();
     rewind_state.choice = (RewindChoice) { 0 };
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
-    if (!keep_all(ignored, loaded, &err)) {
+    if (!take_baseline(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         tracking_stop();
         if (!rewind_state.warned) {

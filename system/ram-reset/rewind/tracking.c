@@ -8,8 +8,8 @@
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
 #include "system/ram-reset-flags.h"
-#include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/rewind/tracking.h"
 

@@ -7,6 +7,10 @@
 #ifndef RAM_RESET_REWIND_TRACKING_H
 #define RAM_RESET_REWIND_TRACKING_H
 
+#include <glib.h>
+#include <stdbool.h>
+#include "qemu/typedefs.h"
+
 /*
  * With the BQL held.  vCPUs are stopped and I/O drained for tracking_start()
  * and tracking_begin_anew(); @baseline is an array of BaselineBlock.

@@ -46,7 +46,7 @@ static void madvise_class_init(ObjectClass *oc, RamResetClassData *data)
 {
     RamResetClass *rrc = RAM_RESET_CLASS(oc);
 
-    rrc->gives_back = true;
+    rrc->discards = true;
     rrc->supports = madvise_supports;
     rrc->zero = madvise_zero;
 }

@@ -8,8 +8,8 @@
  */
 
 #include "qemu/osdep.h"
-#include "system/ram-reset/block/clear.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/block/clear.h"
 #include "system/ram-reset/options.h"
 
 static bool memset_supports(RamReset *rr, const RamResetBlock *blk,

@@ -21,6 +21,7 @@
 #include <sys/vfs.h>
 #include "system/ram-reset/template/file-internal.h"
 #include "system/ram-reset/prim/trusted-file.h"
+#include "system/ram-reset/template/dir.h"
 
 /* @used: in seconds since 1970 */
 typedef struct Candidate {
@@ -29,7 +30,7 @@ typedef struct Candidate {
     int64_t used;
 } Candidate;
 
-void template_file_remove(int dir, const char *identity)
+void template_dir_remove(int dir, const char *identity)
 {
     g_autofree char *name = template_file_name(identity);
 
@@ -156,7 +157,7 @@ static bool check_space(int dir, uint64_t needed, char **reason)
     return true;
 }
 
-bool template_file_retire(int dir, const char *identity, int own)
+bool template_dir_retire(int dir, const char *identity, int own)
 {
     g_autofree char *name = template_file_name(identity);
     bool removed;

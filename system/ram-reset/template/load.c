@@ -7,13 +7,13 @@
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
-#include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/copy.h"
+#include "system/ram-reset/block/find-data.h"
+#include "system/ram-reset/block/overlay.h"
 #include "system/ram-reset/block/threads.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
-#include "system/ram-reset/block/overlay.h"
-#include "system/ram-reset/block/copy.h"
 #include "system/ram-reset/template/store.h"
 
 /* Copied at once by one of several threads: bytes */

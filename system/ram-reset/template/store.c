@@ -11,14 +11,15 @@
 #include "qemu/module.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/copy.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block/overlay-map.h"
-#include "system/ram-reset/block/copy.h"
 #include "system/ram-reset/options.h"
-#include "system/ram-reset/template/store.h"
-#include "system/ram-reset/trace.h"
-#include "system/ram-reset/template/warning.h"
+#include "system/ram-reset/template/dir.h"
 #include "system/ram-reset/template/refusal.h"
+#include "system/ram-reset/template/store.h"
+#include "system/ram-reset/template/warning.h"
+#include "system/ram-reset/trace.h"
 
 /* Protected by the BQL */
 static struct {
@@ -265,7 +266,7 @@ void ram_reset_template_retire(const char *identity)
         return;
     }
     g_hash_table_remove(template.saved, name);
-    if (template_file_retire(rr->template_fd, identity,
+    if (template_dir_retire(rr->template_fd, identity,
                              current ? template.file->fd
                                      : overlay_map_fd()) && current) {
         ram_reset_template_close();
@@ -278,7 +279,7 @@ void ram_reset_template_remove(const char *why)
     RamReset *rr = ram_reset_template_object();
 
     if (rr && template.identity) {
-        template_file_remove(rr->template_fd, template.identity);
+        template_dir_remove(rr->template_fd, template.identity);
         set_problem(g_strdup(why));
         warn(&template.removed, "has been removed");
     }
