@@ -59,14 +59,14 @@ static void test_memdev_is_not_guest_ram(void)
                     "memdev 'spare' is not used as guest RAM");
 }
 
-static void test_two_objects_claim_all(void)
+static void test_two_objects_cover_all(void)
 {
     assert_no_start("-object ram-reset-madvise,id=rr0 "
                     "-object ram-reset-memset,id=rr1",
                     "'rr0' and 'rr1'", "both cover every RAM block");
 }
 
-static void test_two_objects_claim_one_block(void)
+static void test_two_objects_cover_one_block(void)
 {
     assert_no_start("-object ram-reset-madvise,id=rr0,memdev=pc.ram "
                     "-object ram-reset-memset,id=rr1,memdev=pc.ram",
@@ -308,10 +308,10 @@ void add_start_tests(void)
                    test_memdev_is_no_memory_backend);
     qtest_add_func("ram-reset/start/memdev-is-not-guest-ram",
                    test_memdev_is_not_guest_ram);
-    qtest_add_func("ram-reset/start/two-objects-claim-all",
-                   test_two_objects_claim_all);
-    qtest_add_func("ram-reset/start/two-objects-claim-one-block",
-                   test_two_objects_claim_one_block);
+    qtest_add_func("ram-reset/start/two-objects-cover-all",
+                   test_two_objects_cover_all);
+    qtest_add_func("ram-reset/start/two-objects-cover-one-block",
+                   test_two_objects_cover_one_block);
     qtest_add_data_func("ram-reset/start/memdev-wins/first", "",
                         test_memdev_wins);
     qtest_add_data_func("ram-reset/start/memdev-wins/last", NULL,
