@@ -55,7 +55,7 @@ WHAT = (
     'stock is an unpatched build of the same source.')
 HOW = (
     'All strategies load the same snapshot and take turns, round by round, in '
-    'another order each time: what one gives back the kernel is still at work '
+    'another order each time: what one discards the kernel is still at work '
     'on when the next one loads. Guests wait stopped, as far as memory allows '
     f'all at once. {WARM_UPS} loads before the first round are not counted, '
     'other than after a burst: after two of them the checksum of what is '
@@ -123,7 +123,7 @@ def cells(quick: bool) -> list[Cell]:
 def chosen(cell: Cell, quick: bool) -> list[Strategy]:
     """
     auto's other objectives: a few cells will do.  Where not all go at once,
-    neighbours do: what is best for them gives back, as they do.
+    neighbours do: what is best for them discards, as they do.
     """
     if not has_auto():
         return [STRATEGIES['stock'], *FIXED]

@@ -38,7 +38,7 @@ double now_ms(void);
 G_NORETURN void die(const char *what);
 /* For bad arguments, with status 2 */
 G_NORETURN void refuse(const char *format, ...) G_GNUC_PRINTF(1, 2);
-/* For want of something that the host need not have */
+/* The host lacks something that it need not have */
 G_NORETURN void skip(const char *why);
 
 uint64_t number(const char *text, uint64_t min, uint64_t max);

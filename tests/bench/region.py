@@ -23,15 +23,15 @@ WAYS = {'memset': 'memset', 'stream': 'streaming stores',
         'dirty': 'streaming, touched pages only', 'discard': 'discarded',
         'fresh': 'fresh mapping'}
 KEEPING = ('memset', 'stream', 'dirty')
-GIVING = ('discard', 'fresh')
+DISCARDING = ('discard', 'fresh')
 NOTES = (
     'Before a reset the guest has written to some of the pages, and '
     'afterwards it writes one byte to each of the same pages. "All '
     'resident": the other pages are in memory as well, since they were used '
-    'earlier. "Touched only": they are not, as it is when a way that gives '
-    'pages back was used before, again and again. Ways that clear in place '
-    'keep all pages and cost the same in both.',
-    'Dropped: MADV_DONTNEED of private memory, a hole punched into a memfd. '
+    'earlier. "Touched only": they are not, as it is when a way that '
+    'discards pages was used before, again and again. Ways that clear in '
+    'place keep all pages and cost the same in both.',
+    'Discarded: MADV_DONTNEED of private memory, a hole punched into a memfd. '
     'Fresh mapping: anonymous memory or a new memfd, put in the place of the '
     'old. Transparent hugepages are off; percentages are of the memory\'s own '
     'pages.')
@@ -87,7 +87,7 @@ def percents(by_key: dict[Key, dict]) -> list[int]:
 
 def states() -> list[tuple[str, bool]]:
     return ([(way, True) for way in WAYS]
-            + [(way, False) for way in GIVING])
+            + [(way, False) for way in DISCARDING])
 
 
 def state(way: str, resident: bool) -> str:
@@ -134,12 +134,12 @@ def crossings(by_key: dict[Key, dict], wanted: list[Cell]) -> Table:
     for cell in wanted:
         kind, mib = cell
         for resident in (True, False):
-            for way in GIVING:
+            for way in DISCARDING:
                 rows.append((f'{mib} MiB, {KINDS[kind]}', WAYS[way],
                              state(way, resident),
                              *(crossing(by_key, cell, way, resident, other)
                                for other in KEEPING)))
-    return Table('From how many per cent touched giving pages back costs more '
+    return Table('From how many per cent touched discarding pages costs more '
                  'than clearing in place',
                  ('memory', 'way', 'before', 'than memset', 'than streaming',
                   'than streaming the touched pages'), rows,
@@ -193,7 +193,7 @@ def draw(fig: Any, by_key: dict[Key, dict], mib: int) -> None:
         for way, resident in states():
             colour = f'C{list(WAYS).index(way)}'
             label = WAYS[way]
-            if way in GIVING:
+            if way in DISCARDING:
                 label += ', ' + state(way, resident)
             ax.plot(shown, [statistics.median(
                 by_key[kind, mib, way, resident, p]['total_ms'])

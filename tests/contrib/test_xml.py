@@ -24,7 +24,7 @@ TWO = "{i}<{p}arg value='-object'/>{i}<{p}arg value='" + OBJECT + "'/>"
 ADDED = {
     'virt-install': (b'  </devices>', BLOCK.format(i='\n  ', u='  ')),
     'hugepages-numa': (b"relabel='yes'/>", BLOCK.format(i='\n  ', u='  ')),
-    'holders': (b'  </devices>', BLOCK.format(i='\n  ', u='  ')),
+    'external-users': (b'  </devices>', BLOCK.format(i='\n  ', u='  ')),
     'crlf': (b'    </devices>', BLOCK.format(i='\r\n    ', u='    ')),
     'kubevirt': (b'</iothreads>', BLOCK.format(i='\n\t', u='\t')),
     'one-line': (b'</devices>', BLOCK.format(i='', u='')),
@@ -35,7 +35,8 @@ ADDED = {
 # Behind which bytes the namespace is declared, where it was not
 DECLARATION = {'virt-install': b"<domain type='kvm'", 'odd': b"id='3'",
                'hugepages-numa': b"<domain type='kvm'",
-               'holders': b"<domain type='kvm'", 'crlf': b"<domain type='kvm'",
+               'external-users': b"<domain type='kvm'",
+               'crlf': b"<domain type='kvm'",
                'one-line': b"<domain type='kvm'"}
 REFUSED = {
     'aarch64': 'the guest is aarch64',
@@ -210,7 +211,7 @@ def test_refuses_other_data(data, reason):
 
 
 def test_warnings():
-    text = run('-', data=domain('holders')).stderr.decode()
+    text = run('-', data=domain('external-users')).stderr.decode()
     for what in ("disk 'vdb' (raw) and the UEFI variables (raw)",
                  'most assigned host devices', '<locked/> memory',
                  'memory in files', 'vhost-user', 'virtiofs', '<vsock>'):

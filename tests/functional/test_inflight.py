@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
 Whatever a host, a guest and its devices do at the same time, see
-flightplan.py.
+tests/lib/inflight/plan.py.
 
 RAM_RESET_LONG=1 flies for half an hour, or RAM_RESET_MINUTES, and goes on
 after a finding, with a QEMU of RAM_RESET_QEMU's, such as what

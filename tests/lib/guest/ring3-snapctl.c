@@ -243,7 +243,7 @@ static bool snapshot_is_whole(uint64_t addr, uint64_t pages)
     return true;
 }
 
-/* One page in four is left alone for long, or it would be "hot" to a rewind */
+/* One page in four is left alone for long, or it would become untracked */
 static bool is_due(uint64_t page, uint64_t x)
 {
     return x % (mix(page) & 6 ? 2 : 64) == 0;

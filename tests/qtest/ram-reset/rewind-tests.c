@@ -205,7 +205,7 @@ static void hmp(Vm *vm, const char *command)
 
 /* A load for which there is a blocker, and the next, for which there is none */
 static void load_with_blocker(Vm *vm, GRand *rand, const uint8_t *content,
-                            const char *blocker)
+                              const char *blocker)
 {
     scribble(vm, rand, 100);
     vm_load(vm, "one");

@@ -96,7 +96,7 @@ static void test_empty_shared_memory_stays_empty(void)
 
     vm_save(vms[0], "clean");
     vm_save(vms[1], "clean");
-    vm_load(vms[1], "clean");   /* gives back what the save has allocated */
+    vm_load(vms[1], "clean");   /* discards what the save has allocated */
     race(vms, 0, median);
     g_assert_cmpint(median[1] * 2, <=, median[0]);
 
