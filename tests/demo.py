@@ -16,7 +16,7 @@ from pathlib import Path
 from lib import products
 from lib.guests import Linux, State, linux_boots_under_kvm
 from lib.machine import (MEMORIES, MIB, STRATEGIES, Finder, MachineError,
-                         free_disk)
+                         available_memory, free_disk)
 
 GIB = 1 << 30
 GUEST_RAM = 4 * GIB
@@ -190,13 +190,6 @@ def reading(results: list[Result]) -> str:
             f'last load, rewind takes {again:.0f} ms '
             f'({stock.again["phases"]["total"] / 1e6:.0f}).')
     return '\n'.join(lines)
-
-
-def available_memory() -> int:
-    for line in Path('/proc/meminfo').open():
-        if line.startswith('MemAvailable:'):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 def check_host() -> None:

@@ -25,7 +25,7 @@ from context import Context
 from lib import hugepages as huge
 from lib import products
 from lib.hugepages import Lacking
-from lib.machine import MachineError, kvm_usable
+from lib.machine import MachineError, available_memory, kvm_usable
 from loadvm_guests import (AUTO, FIXED, HUGE, STRATEGIES, Cell, Guest,
                            Snapshots, Strategy)
 from report import ROUNDS, Failure, Section
@@ -142,13 +142,6 @@ def has_auto() -> bool:
     run = subprocess.run([products.QEMU, '-object', 'ram-reset-auto,help'],
                          capture_output=True, text=True)
     return run.returncode == 0 and 'objective' in run.stdout
-
-
-def available_memory() -> int:
-    for line in Path('/proc/meminfo').open():
-        if line.startswith('MemAvailable:'):
-            return int(line.split()[1]) << 10
-    return 0
 
 
 class Bench:

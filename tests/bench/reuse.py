@@ -14,6 +14,7 @@ import plots
 from context import Context, turns
 from lib import hugepages as huge
 from lib.hugepages import Lacking
+from lib.machine import MIB, available_memory
 from report import ROUNDS, Failure, Section, Table, figure, number
 
 NAME = 'reuse'
@@ -45,13 +46,6 @@ STARTS = (Start('existing', ('--huge-unlink=existing',)),
 RECORDED_MIB = 4096
 RECORDED = {'file': (512, 0.85), 'never': (702, 63),
             'never, one file': (631, 13.5)}
-
-
-def available_mib() -> int:
-    for line in Path('/proc/meminfo').read_text().splitlines():
-        if line.startswith('MemAvailable:'):
-            return int(line.split()[1]) // 1024
-    return 0
 
 
 def measure_file(ctx: Context, folder: Path, mib: int) -> list[dict]:
@@ -117,7 +111,7 @@ def run(ctx: Context) -> Section:
         'DPDK\'s own start was not measured: its library librte_eal is not '
         'installed and ./bench could not install it.']
     sizes = [mib for mib in SIZES[ctx.quick]
-             if mib < available_mib() * SHARE]
+             if mib < available_memory() // MIB * SHARE]
     try:
         with huge.lent(max(sizes, default=0) // huge.SIZE_MIB + SPARE_PAGES) \
                 as free, huge.mounted_below(ctx.build) as folder:

@@ -390,3 +390,9 @@ def kvm_usable() -> bool:
 
 def free_disk(path: Path) -> int:
     return shutil.disk_usage(path).free
+
+
+def available_memory() -> int:
+    found = re.search(r'^MemAvailable: *(\d+) kB',
+                      Path('/proc/meminfo').read_text(), re.M)
+    return int(found[1]) << 10 if found else 0
