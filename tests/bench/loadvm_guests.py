@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lib import products
 from lib.guests import PAGE, Ring3
-from lib.hugefile import HUGE, HugeFile
+from lib.hugefile import HUGE, HugeRing3
 from lib.machine import MIB, RAM, Machine, MachineError
 
 GIB = 1 << 30
@@ -146,10 +146,6 @@ def no_thp(active: bool) -> Iterator[None]:
     finally:
         if active:
             libc.prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0)
-
-
-class HugeRing3(HugeFile, Ring3):
-    pass
 
 
 class Snapshots:

@@ -16,16 +16,12 @@ from pathlib import Path
 import pytest
 
 from lib.guests import Ring3
-from lib.hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeFile,
+from lib.hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeRing3,
                           Still, check_all_cleared, killed, refusal)
 from lib.hugepages import mounted
 from lib.machine import MIB, RAM, MachineError
 
 UNLINKS = KEPT, ',unlink=existing', ',unlink=always'
-
-
-class HugeRing3(HugeFile, Ring3):
-    """One that runs, and looks at its memory itself."""
 
 
 def mark_by_mapping(path: Path, page: int) -> None:

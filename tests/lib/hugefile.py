@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib.dma import Qtest
+from lib.guests import Ring3
 from lib.hugepages import Lacking, mounted
 from lib.machine import MIB, RAM, Machine, MachineError
 
@@ -95,6 +96,10 @@ class HugeFile:
     def info(self) -> dict:
         obj, = self.qmp('query-ram-reset')['objects']
         return obj['hugefile']
+
+
+class HugeRing3(HugeFile, Ring3):
+    """One that runs, and looks at its memory itself."""
 
 
 class Still(HugeFile, Machine):
