@@ -148,32 +148,51 @@ def no_thp(active: bool) -> Iterator[None]:
             libc.prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0)
 
 
-class Snapshots:
+def fill(machine: Ring3, stored: int) -> None:
+    """With @stored MiB that are not zero."""
+    if stored:
+        machine.ask('fill', Ring3.FIRST_FREE, stored * MIB, SEED)
+
+
+class Disk:
     """
-    One for each accelerator, size and content, saved by a guest of its own.
-    Every strategy and kind of memory loads a copy of the same.
+    With the last snapshot that was asked for, saved by a guest of its own:
+    one at a time is enough.  All load copies.
     """
 
     def __init__(self, work: Path):
         self._work = work
-        self._sums: dict[tuple, str] = {}
+
+    def saved(self, accel: str, ram: int, stored: int) -> Path:
+        """@ram and @stored in MiB."""
+        folder = self._work / f'{accel}-{ram}-{stored}'
+        if not folder.exists():
+            for other in self._work.iterdir():
+                shutil.rmtree(other)
+            folder.mkdir()
+            with Ring3(folder, accel=accel, ram=ram * MIB) as guest:
+                fill(guest, stored)
+                self._look(guest, stored)
+                guest.save(TAG)
+        return folder / 'disk.qcow2'
+
+    def _look(self, guest: Ring3, stored: int) -> None:
+        """At what is about to be saved."""
+
+
+class Snapshots(Disk):
+    """
+    One for each accelerator, size and content.  Every strategy and kind of
+    memory loads a copy of the same.
+    """
 
     def get(self, cell: Cell) -> tuple[Path, str]:
         """The disk, and the checksum of what is stored."""
-        key = cell.accel, cell.ram, cell.stored
-        folder = self._work / '-'.join(map(str, key))
-        if key not in self._sums:
-            # one at a time on disk is enough
-            for other in self._work.iterdir():
-                shutil.rmtree(other)
-            self._sums.clear()
-            folder.mkdir()
-            with Ring3(folder, accel=cell.accel, ram=cell.ram * GIB) as guest:
-                guest.ask('fill', Ring3.FIRST_FREE, cell.stored * MIB, SEED)
-                self._sums[key] = guest.checksum(Ring3.FIRST_FREE,
-                                                 cell.stored * MIB)
-                guest.save(TAG)
-        return folder / 'disk.qcow2', self._sums[key]
+        disk = self.saved(cell.accel, cell.ram * GIB // MIB, cell.stored)
+        return disk, self._sum
+
+    def _look(self, guest: Ring3, stored: int) -> None:
+        self._sum = guest.checksum(Ring3.FIRST_FREE, stored * MIB)
 
 
 class Guest:

@@ -17,7 +17,7 @@ from lib.dma import Qtest
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, RAM, Machine, MachineError
 from lib.shm import SHM
-from loadvm_guests import LOW_LIMIT, NICE, SEED, TAG, no_thp
+from loadvm_guests import LOW_LIMIT, NICE, TAG, Disk, fill, no_thp
 
 START = Ring3.FIRST_FREE
 PATIENCE = 60.0
@@ -83,11 +83,6 @@ def times(load: float, ticks: int, frequency: float) -> dict[str, float]:
     """In ms."""
     touch = ticks / frequency * 1e3
     return {'load': load * 1e3, 'touch': touch, 'total': load * 1e3 + touch}
-
-
-def fill(machine: Ring3, stored: int) -> None:
-    if stored:
-        machine.ask('fill', START, stored * MIB, SEED)
 
 
 class QtestMachine(Machine):
@@ -270,27 +265,18 @@ class Image:
 Maker = Callable[[Path, Scene, 'Snapshots'], InProcess | Image]
 
 
-class Snapshots:
+class Snapshots(Disk):
     """One for each accelerator, size and content, which all load a copy of."""
 
     def __init__(self, work: Path, stock: Path):
-        self._work = work
+        super().__init__(work)
         self.stock = stock
 
     def get(self, scene: Scene) -> Path | None:
         """None: each saves its own, since the guest has nothing to boot."""
         if scene.accel == 'qtest':
             return None
-        folder = self._work / f'{scene.accel}-{scene.ram}-{scene.stored}'
-        if not folder.exists():
-            for other in self._work.iterdir():
-                shutil.rmtree(other)
-            folder.mkdir()
-            with Ring3(folder, accel=scene.accel,
-                       ram=scene.ram * MIB) as guest:
-                fill(guest, scene.stored)
-                guest.save(TAG)
-        return folder / 'disk.qcow2'
+        return self.saved(scene.accel, scene.ram, scene.stored)
 
 
 def stock(work: Path, scene: Scene, snapshots: Snapshots) -> InProcess:
