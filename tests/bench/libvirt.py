@@ -8,7 +8,6 @@ Beside an unpatched QEMU, which is built by
 """
 
 import contextlib
-import random
 import statistics
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import standalone
-from context import Context
+from context import Context, columns, race
 from lib import products
 from lib.domains import RAM_SIZE, TAG, Config, Domain
 from lib.guests import PAGE
@@ -78,25 +77,25 @@ class Runner:
         self.name = contender.name
         self._domain = domain
         self._stored = contender.stored * MIB
-        self.samples: dict[str, list[float]] = {'revert': [], 'load': []}
         domain.start()
         if self._stored:
             domain.ask('fill', START, self._stored, 1)
         domain.snapshot(TAG)
         domain.virsh('suspend')
 
-    def cycle(self, counts: bool) -> None:
+    def cycle(self) -> dict[str, float]:
+        """In ms."""
+        found = {}
         for what, back in (('revert', self._domain.virsh_revert),
                            ('load', self._domain.load_by_hmp)):
             before = time.perf_counter()
             back(TAG)
-            taken = time.perf_counter() - before
+            found[what] = (time.perf_counter() - before) * 1e3
             if what == 'revert':
                 self._domain.connected()
             self._check()
-            if counts:
-                self.samples[what].append(taken * 1e3)
         self._domain.virsh('suspend')
+        return found
 
     def _check(self) -> None:
         """That it runs and has the snapshot's memory, which changes then."""
@@ -108,20 +107,20 @@ class Runner:
             self._domain.ask('tag', START, CHANGED, PAGE, 2)
 
 
-def race(generation: str, found: list[Contender], rounds: int, work: Path,
-         step: Callable[[str], None]) -> list[dict[str, Any]]:
+def measure(generation: str, found: list[Contender], rounds: int, work: Path,
+            step: Callable[[str], None]) -> list[dict[str, Any]]:
+    def cycle(runner: Runner, turn: int) -> dict[str, float]:
+        step(f'{generation}, round {turn}, {runner.name}')
+        return runner.cycle()
+
     with contextlib.ExitStack() as stack:
         daemon = stack.enter_context(Libvirtd(generation))
         runners = [Runner(c, stack.enter_context(
             Domain(daemon, c.config, work))) for c in found]
-        order = random.Random(0)
-        for turn in range(WARM_UPS + rounds):
-            step(f'{generation}, round {turn}')
-            for runner in order.sample(runners, len(runners)):
-                runner.cycle(turn >= WARM_UPS)
-        return [{'generation': generation, 'what': r.name,
+        samples = race(runners, cycle, rounds, WARM_UPS)
+        return [{'generation': generation, 'what': c.name,
                  'ram': c.config.ram // MIB, 'stored': c.stored,
-                 'samples': r.samples} for r, c in zip(runners, found)]
+                 'samples': columns(rows)} for c, rows in zip(found, samples)]
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
@@ -152,12 +151,13 @@ def run(ctx: Context, objects: tuple[str, ...] = OBJECTS, rounds: int = 0
     size = (QUICK_RAM, QUICK_STORED) if ctx.quick else (RAM, STORED)
     found = contenders(*size, stock, objects)
     notes, data = [WHAT, HOW], []
-    ctx.expect(len(GENERATIONS) * (WARM_UPS + rounds))
+    ctx.expect(len(GENERATIONS) * (WARM_UPS + rounds) * len(found))
     for generation in GENERATIONS:
         with tempfile.TemporaryDirectory(prefix='libvirt-',
                                          dir=products.BUILD) as folder:
             try:
-                data += race(generation, found, rounds, Path(folder), ctx.step)
+                data += measure(generation, found, rounds, Path(folder),
+                                ctx.step)
             except Unavailable as e:
                 notes.append(f'There is nothing of {generation}: {e}')
             except (LibvirtError, MachineError, products.Missing) as e:

@@ -32,6 +32,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from context import turns
 from lib.hugefile import BACKEND, HUGE, KEPT, LEFT_DIRTY, Still
 from lib.hugepages import Lacking, mounted, pool
 from lib.machine import MIB, MachineError
@@ -97,15 +98,13 @@ class Bench:
 def race(bench, rounds):
     """{cell: one result a round}"""
     results = {cell.name: [] for cell in CELLS}
-    for n in range(rounds):
-        shift = n % len(CELLS)
-        for cell in CELLS[shift:] + CELLS[:shift]:
-            results[cell.name].append(bench.measure(cell))
-        fresh, lazy = results['fresh'][-1], results['lazy'][-1]
+    for n, cell in turns(CELLS, rounds):
+        print(f'\r  round {n + 1} of {rounds}', end='', file=sys.stderr)
+        results[cell.name].append(bench.measure(cell))
+    print(file=sys.stderr)
+    for fresh, lazy in zip(results['fresh'], results['lazy']):
         fresh['ram-reset'] = fresh['clearing']
         fresh['clearing'] = fresh['start'] - lazy['start']
-        print(f'\r  round {n + 1} of {rounds}', end='', file=sys.stderr)
-    print(file=sys.stderr)
     return results
 
 
