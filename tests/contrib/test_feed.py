@@ -21,8 +21,9 @@ from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).resolve().parents[2]
-FEED = REPO / 'contrib/snapctl/snapctl-feed'
+from lib import products
+
+FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
 SIZE = 1 << 20
 MAGIC, VERSION, FEATURES, SLOTS, COMMAND, STATUS, ERROR, GENERATION = (
     offset // 4 for offset in (0, 4, 8, 0xc, 0x14, 0x18, 0x1c, 0x20))
@@ -34,7 +35,7 @@ DENIED = 2
 @pytest.fixture(scope='session')
 def programs(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp('programs')
-    subprocess.run(['make', '-s', '-C', REPO / 'contrib/snapctl', f'OUT={out}',
+    subprocess.run(['make', '-s', '-C', FEED.parent, f'OUT={out}',
                     'CFLAGS=-O1 -Werror'], check=True)
     return out
 

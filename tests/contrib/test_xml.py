@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / 'contrib/ram-reset/ram-reset-xml'
+from lib import products
+
+TOOL = products.REPO / 'contrib/ram-reset/ram-reset-xml'
 DOMAINS = Path(__file__).resolve().parent / 'domains'
 QEMU = '{http://libvirt.org/schemas/domain/qemu/1.0}'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'

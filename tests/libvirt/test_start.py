@@ -5,7 +5,6 @@
 
 import re
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -71,8 +70,7 @@ def test_loads_and_reverts_inside_of_the_sandbox(plain_guest):
         assert plain_guest.qmp('query-ram-reset')['fallbacks'] == 0
 
 
-MANUAL = Path(__file__).resolve().parents[2] / 'docs/system' / \
-    'ram-reset-libvirt.rst'
+MANUAL = products.REPO / 'docs/system/ram-reset-libvirt.rst'
 EXAMPLES = [textwrap.dedent(text) for text in re.findall(
     r'^\.\. code-block:: xml\n\n((?:  .*\n)+)', MANUAL.read_text(), re.M)]
 
