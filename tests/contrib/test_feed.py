@@ -22,14 +22,16 @@ from pathlib import Path
 import pytest
 
 from lib import products
+from lib.snapctl_guest import DENIED, LOAD, PENDING, REFUSED, Register
 
 FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
 SIZE = 1 << 20
 MAGIC, VERSION, FEATURES, SLOTS, COMMAND, STATUS, ERROR, GENERATION = (
-    offset // 4 for offset in (0, 4, 8, 0xc, 0x14, 0x18, 0x1c, 0x20))
-LOAD, REGION = 2, 4
-PENDING, REFUSED = 1, 4
-DENIED = 2
+    register // 4 for register in (
+        Register.MAGIC, Register.VERSION, Register.FEATURES, Register.SLOTS,
+        Register.COMMAND, Register.STATUS, Register.ERROR,
+        Register.GENERATION))
+CAN_LOAD, REGION = 2, 4     # features
 
 
 @pytest.fixture(scope='session')
@@ -80,7 +82,7 @@ class Device:
 
     def _serve(self) -> None:
         while not self._ended:
-            if self.regs[COMMAND] == 2:
+            if self.regs[COMMAND] == LOAD:
                 self.load()
             time.sleep(0.0005)
 
@@ -95,7 +97,7 @@ class Device:
 @pytest.fixture
 def start(tmp_path, programs) -> Iterator[Callable[..., Device]]:
     with contextlib.ExitStack() as stack:
-        def start_device(*target, features: int = LOAD) -> Device:
+        def start_device(*target, features: int = CAN_LOAD) -> Device:
             folder = tmp_path / 'device'
             return stack.enter_context(contextlib.closing(Device(
                 folder, [programs / 'snapctl-harness', '--device', folder,
@@ -254,10 +256,11 @@ def test_harness_refuses(programs, tmp_path, start):
     device = start('cat')
     for features, args, status, message in (
             (REGION, ['cat'], 1, 'does not allow loads'),
-            (LOAD, ['cat'], 1, 'no persistent region'),
-            (LOAD | REGION, [], 2, 'TARGET is missing'),
-            (LOAD | REGION, ['--slot', 'x', 'cat'], 2, 'no value for --slot'),
-            (LOAD | REGION, ['--timeout', '-1', 'cat'], 2, '--timeout')):
+            (CAN_LOAD, ['cat'], 1, 'no persistent region'),
+            (CAN_LOAD | REGION, [], 2, 'TARGET is missing'),
+            (CAN_LOAD | REGION, ['--slot', 'x', 'cat'], 2,
+             'no value for --slot'),
+            (CAN_LOAD | REGION, ['--timeout', '-1', 'cat'], 2, '--timeout')):
         device.regs[FEATURES] = features
         done = subprocess.run(
             [programs / 'snapctl-harness', '--device', tmp_path / 'device',

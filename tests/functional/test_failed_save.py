@@ -9,12 +9,10 @@ import pytest
 from lib import products
 from lib.content import START
 from lib.machine import DISK, MIB, MachineError, run_quietly
-from lib.snapctl_guest import A, SnapctlGuest
+from lib.snapctl_guest import FAILED, SAVE, SAVED, A, SnapctlGuest
 
 AREA = START, 2 * MIB
 OLD, NEW = 1, 2
-SAVE = 1
-SAVED, FAILED = 2, 5
 FLUSHES = 12                # more than a save has
 WRITES = 12
 ERRORS = {'EIO': 5, 'ENOSPC': 28}

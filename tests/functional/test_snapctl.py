@@ -17,13 +17,11 @@ from lib.effort import rounds
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import MIB, MachineError, run_quietly
 from lib.rewinding import footprint
-from lib.snapctl_guest import (FAILED, LOAD, LOADED, LOOP, RAM_SIZE, REFUSED,
-                               SAVE, SAVED, A, SnapctlGuest)
+from lib.snapctl_guest import (EMPTY, FAILED, LOAD, LOADED, LOOP, RAM_SIZE,
+                               REFUSED, SAVE, SAVED, A, Register, SnapctlGuest)
 from lib.vmstate import VMState
 
 B = 1                           # a slot
-EMPTY = 4
-LOAD_NS, RANDOM = 0x28, 0x40
 
 PLACES = [0xf0000000, 0xf0010000, 0xe0000000]   # of BARs, if the guest chooses
 PAIRS = START + 44 * MIB, 64    # an address and pages
@@ -63,7 +61,7 @@ def test_save_and_load(tmp_path, accel, machine_type, served):
         saved = guest.completed()
         assert (saved['command'], saved['slot'], saved['tag'],
                 saved['success']) == ('save', B, 'b', True)
-        random = {guest.register(RANDOM)}
+        random = {guest.register(Register.RANDOM)}
         for n in (1, 2, 3):
             dirty(guest, n)
             guest.ask('tag', *kept, n)
@@ -73,8 +71,8 @@ def test_save_and_load(tmp_path, accel, machine_type, served):
             loaded = guest.completed()
             check_state(guest)
             guest.ask('check-tag', *kept, n)
-            random.add(guest.register(RANDOM))
-            assert 0 < guest.register(LOAD_NS) < elapsed
+            random.add(guest.register(Register.RANDOM))
+            assert 0 < guest.register(Register.LOAD_NS) < elapsed
             assert 0 < loaded['time-ns'] < elapsed
             assert outcome(loaded) == guest.info()['last']
             assert (loaded['command'], loaded['slot'], loaded['tag'],
@@ -358,7 +356,8 @@ def test_where_the_device_is(tmp_path, machine_type, firmware):
         assert len(set(where)) == 3
         assert (where == PLACES) == (firmware == 'qboot.rom')
         assert all(RAM_SIZE < address < 8 << 30 for address in where)
-        assert guest.register(0, 4) == int.from_bytes(b'SNAP', 'little')
+        assert guest.register(Register.MAGIC, 4) == \
+            int.from_bytes(b'SNAP', 'little')
         guest.ask('tag', where[2] + PAGE, 16, PAGE, 1)
         guest.ask('check-tag', where[2] + PAGE, 16, PAGE, 1)
         assert guest.snap(A, SAVE) == (SAVED, 0, 0)

@@ -2,6 +2,7 @@
 """A ring-3 guest with the snapctl device, see guest/ring3-snapctl.c."""
 
 import struct
+from enum import IntEnum
 from pathlib import Path
 
 from lib.content import START
@@ -10,11 +11,20 @@ from lib.machine import MIB
 
 RAM_SIZE = 64 * MIB
 REGION_SIZE = MIB
-# Commands, and what becomes of them
+# As in include/hw/misc/snapctl-regs.h: commands, statuses, and errors
 SAVE, LOAD = 1, 2
-SAVED, LOADED, REFUSED, FAILED = 2, 3, 4, 5
+PENDING, SAVED, LOADED, REFUSED, FAILED = 1, 2, 3, 4, 5
+DENIED, EMPTY = 2, 4
 A = 0                           # a slot
 LOOP = START + 40 * MIB, 64     # for snap-loop: an address and pages
+
+
+class Register(IntEnum):
+    """Where the device has what."""
+
+    MAGIC, VERSION, FEATURES, SLOTS = 0x00, 0x04, 0x08, 0x0c
+    SLOT, COMMAND, STATUS, ERROR = 0x10, 0x14, 0x18, 0x1c
+    GENERATION, LOAD_NS, RANDOM = 0x20, 0x28, 0x40
 
 
 class SnapctlGuest(Ring3):

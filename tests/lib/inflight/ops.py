@@ -10,11 +10,10 @@ from lib.dma import (COMMAND, CONFIG_ADDRESS, CONFIG_DATA, IO_AND_MASTER,
 from lib.inflight.guest import (DISK_PORT, DISK_SLOT, REGS, SLOTS,
                                 SNAPCTL_SLOT, SPARE_SLOT, TARGET, Craft)
 from lib.machine import DISK, MIB
+from lib.snapctl_guest import LOAD, SAVE, Register
 
 HOST_TAGS = ('h0', 'h1', 'h2')      # saved when nothing else is done
 RUN_TAGS = ('r0', 'r1')             # saved in flight
-SAVE, LOAD = 1, 2
-SNAPCTL_SLOT_REGISTER = 0x10        # the command is behind it
 # QEMU's ACPI hardware, see its docs/specs/acpi_{pci,mem}_hotplug.rst
 EJECT_PCI, SELECT_BUS = 0xae08, 0xae10
 DIMM_SELECT, DIMM_CONTROL, EJECT = 0xa00, 0xa14, 8
@@ -184,10 +183,11 @@ class Ops:
 
     def do_command(self, rng: random.Random) -> Op:
         """Slot c, by whoever else writes to the registers."""
-        command = rng.choice((SAVE, SAVE, LOAD))
+        # the command is behind the slot
+        command = rng.choice((SAVE, SAVE, LOAD)) << 32 | 2
         return Op('command', 'c', future=self.craft.later(
-            self.craft.qtest.ask, f'writeq {REGS + SNAPCTL_SLOT_REGISTER:#x} '
-                                  f'{command << 32 | 2:#x}'))
+            self.craft.qtest.ask,
+            f'writeq {REGS + Register.SLOT:#x} {command:#x}'))
 
     WEIGHTS = {'load': 26, 'load_other': 10, 'load_saved': 4, 'save': 12,
                'delete': 5, 'stop': 8, 'cont': 10, 'ask': 4,

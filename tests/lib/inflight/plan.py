@@ -20,8 +20,9 @@ from lib.inflight.guest import (CORRUPT, HOST, MODE, OWN, PATIENCE, SANITIZER,
                                 SLOTS, SPARE_SLOT, TARGET, WORLD, Craft,
                                 Finding, Setup)
 from lib.inflight.ops import (DIMM_CONTROL, DIMM_SELECT, EJECT, HOST_TAGS,
-                              LOAD, RUN_TAGS, SAVE, Op, Ops)
+                              RUN_TAGS, Op, Ops)
 from lib.machine import MachineError
+from lib.snapctl_guest import LOAD, SAVE
 
 
 class OwnDefect(Exception):
