@@ -5,14 +5,10 @@ import pytest
 
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, STRATEGIES
-from lib.vmstate import VMState
+from lib.vmstate import CONTINUE, XBZRLE, ZERO, VMState
 
 RAM_SIZE = 64 * MIB
 DIRTY = Ring3.FIRST_FREE + 16 * MIB, 8 * MIB
-
-ZERO = 0x02
-CONTINUE = 0x20
-XBZRLE = 0x40
 
 AT, DELTA = 16, b'delta'
 

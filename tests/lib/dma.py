@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lib import products
-from lib.machine import MachineError, run_quietly
+from lib.machine import PAGE, MachineError, run_quietly
 
 SECTOR = 512
-PAGE = 4096
 SCRATCH = 10 * PAGE             # for a queue of 1024
 TIMEOUT = 60.0
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import products
-from lib.machine import MIB, Machine, MachineError, Serial, kvm_usable
-
-PAGE = 4096
+from lib.machine import (MIB, PAGE, Machine, MachineError, Serial,
+                         kvm_usable)
 
 
 class Corrupt(AssertionError):

@@ -18,6 +18,7 @@ from qemu.qmp.legacy import QEMUMonitorProtocol
 
 from lib import products
 
+PAGE = 4096
 MIB = 1 << 20
 CHUNK = 4 * MIB
 MONITOR_TIMEOUT = 120.0

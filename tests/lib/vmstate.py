@@ -16,6 +16,9 @@ COMPRESSED = 1 << 62
 VM_FILE_MAGIC = b'QEVM'
 SECTION_START = 1
 SECTION_FULL = 4
+# In the header of a record of RAM, see RAM_SAVE_FLAG_* in migration/ram.c
+ZERO, SIZES, STORED = 0x02, 0x04, 0x08
+END_OF_SECTION, CONTINUE, XBZRLE = 0x10, 0x20, 0x40
 
 
 class VMState:

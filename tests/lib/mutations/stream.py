@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lib.vmstate import SECTION_FULL, SECTION_START, VMState
+from lib.machine import PAGE
+from lib.vmstate import (CONTINUE, END_OF_SECTION, SECTION_FULL, SECTION_START,
+                         SIZES, STORED, VMState)
 
 SECTION_PART, SECTION_END, SUBSECTION = 2, 3, 5
 DESCRIPTION, COMMAND, FOOTER = 6, 8, 0x7e
-ZERO, SIZES, STORED, END_OF_SECTION, CONTINUE = 2, 4, 8, 0x10, 0x20
-PAGE = 4096
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from pathlib import Path
 from lib import products
 from lib.dma import Qtest
 from lib.hugefile import HUGE, HugeFile
-from lib.machine import DISK, MIB, RAM, Machine, MachineError, run_quietly
+from lib.machine import (DISK, MIB, PAGE, RAM, Machine, MachineError,
+                         run_quietly)
 
 RAM_SIZE = 8 * HUGE
-PAGE = 4096
 GOOD, BAD = 'good', 'bad'
 # What a load says when RAM and devices are not the old ones any more
 BEGUN = re.compile('while loading VM state|RAM is not what the snapshot has|'

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from lib import products
 from lib.hugefile import write_record
-from lib.machine import MIB, RAM, MachineError
+from lib.machine import MIB, PAGE, RAM, MachineError
 from lib.mutations.files import (RECORDS, TEMPLATES, damage_record,
                                  damage_template)
 from lib.mutations.stream import STREAM_KINDS, Image
-from lib.mutations.subjects import (BAD, GOOD, PAGE, RAM_SIZE, HugeSubject,
-                                    Job, Outcome, Subject, content, make_base)
+from lib.mutations.subjects import (BAD, GOOD, RAM_SIZE, HugeSubject, Job,
+                                    Outcome, Subject, content, make_base)
 from lib.mutations.verdict import Judge, Result
 
 # How often of each kind, and of what else may be different: in 100

@@ -5,8 +5,8 @@ import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from lib.machine import RAM
-from lib.mutations.subjects import PAGE, RAM_SIZE, Job, Outcome, with_stale
+from lib.machine import PAGE, RAM
+from lib.mutations.subjects import RAM_SIZE, Job, Outcome, with_stale
 
 # Why ours may not load what stock loads
 EXPLAINED = {
