@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import feedlib
 import pytest
 
 from lib import products
@@ -197,12 +198,13 @@ def test_late_result_of_another_feed(start, tmp_path):
 def test_the_guest_is_not_trusted(start, tmp_path):
     device = start('cat')
     with device.region.open('r+b') as f, \
-            contextlib.closing(mmap.mmap(f.fileno(), SIZE)) as region:
+            contextlib.closing(mmap.mmap(f.fileno(), SIZE)) as region, \
+            memoryview(region).cast('Q') as words:
         def damage() -> None:
-            while region[0x40:0x48] == bytes(8):
+            while not words[feedlib.HEAD]:
                 time.sleep(0.001)
             time.sleep(0.5)
-            region[0x80:0x88] = b'\xff' * 8
+            words[feedlib.TAIL] = (1 << 64) - 1
         thread = threading.Thread(target=damage)
         thread.start()
         _, err = feed(device.region, '--repeat', 1000000, FEED, status=1)
