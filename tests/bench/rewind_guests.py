@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import products
-from lib.dma import Qtest
+from lib.dma import QtestMachine
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, RAM, Machine, MachineError
 from lib.shm import SHM
@@ -85,19 +85,8 @@ def times(load: float, ticks: int, frequency: float) -> dict[str, float]:
     return {'load': load * 1e3, 'touch': touch, 'total': load * 1e3 + touch}
 
 
-class QtestMachine(Machine):
+class Driven(QtestMachine):
     """Nobody but we writes to this one's memory."""
-
-    def __init__(self, workdir: Path, **kwargs):
-        qtest = Qtest(workdir)
-        super().__init__(workdir, accel='qtest', args=qtest.args, **kwargs)
-        qtest.connect()
-        self._qtest = qtest
-
-    def close(self) -> None:
-        if hasattr(self, '_qtest'):
-            self._qtest.close()
-        super().close()
 
     def ask(self, command: str, *numbers: int) -> str:
         """As a guest does it that takes no time."""
@@ -106,11 +95,11 @@ class QtestMachine(Machine):
             # each page another, so that none is like its neighbour
             for at in range(start, start + size, MIB):
                 byte = at >> 20 & 0x7f | 1
-                self._qtest.ask(f'memset {at:#x} {MIB:#x} {byte}')
+                self.qtest.ask(f'memset {at:#x} {MIB:#x} {byte}')
         else:
             start, room, count, step = numbers
             at = (start + i * step % room * PAGE for i in range(count))
-            self._qtest.ask_all([f'writeb {a:#x} 0x77' for a in at])
+            self.qtest.ask_all([f'writeb {a:#x} 0x77' for a in at])
         return '0'
 
 
@@ -132,7 +121,7 @@ class InProcess:
                   else 'private'}
         with no_thp(scene.memory == '4k'):
             if scene.accel == 'qtest':
-                self.machine: Machine = QtestMachine(work, **common)
+                self.machine: Machine = Driven(work, **common)
             else:
                 self.machine = Ring3(work, accel=scene.accel, **common)
         try:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lib import products
-from lib.machine import PAGE, MachineError, run_quietly
+from lib.machine import PAGE, Machine, MachineError, run_quietly
 
 SECTOR = 512
 SCRATCH = 10 * PAGE             # for a queue of 1024
@@ -80,6 +80,22 @@ class Qtest:
 
     def write(self, address: int, data: bytes) -> None:
         self.ask(f'write {address:#x} {len(data)} 0x{data.hex()}')
+
+
+class QtestMachine(Machine):
+    """A machine without a vCPU, whose memory @qtest reads and writes."""
+
+    def __init__(self, workdir: Path, *args, **kwargs):
+        qtest = Qtest(workdir)
+        kwargs['args'] = (*qtest.args, *kwargs.get('args', ()))
+        super().__init__(workdir, *args, accel='qtest', **kwargs)
+        qtest.connect()
+        self.qtest = qtest
+
+    def close(self) -> None:
+        if hasattr(self, 'qtest'):
+            self.qtest.close()
+        super().close()
 
 
 class Legacy:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lib.dma import Qtest
+from lib.dma import QtestMachine
 from lib.guests import Ring3
 from lib.hugepages import Lacking, mounted
-from lib.machine import MIB, RAM, Machine, MachineError
+from lib.machine import MIB, RAM, MachineError
 
 HUGE = 2 * MIB
 MARK = 0xa7
@@ -102,26 +102,13 @@ class HugeRing3(HugeFile, Ring3):
     """One that runs, and looks at its memory itself."""
 
 
-class Still(HugeFile, Machine):
+class Still(HugeFile, QtestMachine):
     """One without a vCPU, which starts at once.  It is written by qtest."""
-
-    def __init__(self, workdir: Path, path: Path, *, args: tuple = (),
-                 **kwargs):
-        qtest = Qtest(workdir)
-        super().__init__(workdir, path, accel='qtest',
-                         args=(*qtest.args, *args), **kwargs)
-        qtest.connect()
-        self._qtest = qtest
-
-    def close(self) -> None:
-        if hasattr(self, '_qtest'):
-            self._qtest.close()
-        super().close()
 
     def fill(self, start: int = 0, size: int = 0, byte: int = MARK) -> None:
         """Write @byte all over, as a device would."""
         size = size or self.ram - start
-        self._qtest.ask(f'memset {start:#x} {size:#x} {byte:#x}')
+        self.qtest.ask(f'memset {start:#x} {size:#x} {byte:#x}')
 
     def view(self) -> bytes:
         """What the guest sees; below 1 MiB there are other things than RAM."""
