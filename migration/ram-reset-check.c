@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "block/block.h"
-#include "hw/qdev-core.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/runstate.h"
 #include "migration/colo.h"

@@ -6,7 +6,6 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "hw/boards.h"
 #include "migration/misc.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"

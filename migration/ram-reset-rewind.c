@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "block/block.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
@@ -57,7 +58,7 @@ const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
 static int migration_changes(NotifierWithReturn *notifier,
                              MigrationEvent *event, Error **errp)
 {
-    if (event->type == MIG_EVENT_PRECOPY_SETUP) {
+    if (event->type == MIG_EVENT_SETUP) {
         ram_reset_stop_tracking();
     }
     return 0;

@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
 #include "block/snapshot.h"
-#include "system/arch_init.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"

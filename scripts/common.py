@@ -17,6 +17,8 @@ PATCHES = ROOT / 'patches'
 STOCK_SRC = BUILD / 'stock-src'
 QEMU_SRC = BUILD / 'qemu-src'
 STAMP = '.ram-reset.json'
+# What the overlay compiles with and the hooks fit; the first is the default
+RELEASES = ('10.0', '10.2', '11.1')
 HOOK_LIMIT = 117
 
 # Everything below these goes into QEMU's tree at the same path.
@@ -132,6 +134,10 @@ def series_digest(patches):
     return digest('\0'.join(p.name + '\0' + p.text for p in patches).encode())
 
 
+def use_known():
+    return f'use QEMU {", ".join(RELEASES[:-1])} or {RELEASES[-1]}'
+
+
 def copy_named(patches, tree, work):
     """Copy the files that the patches name out of tree, into work."""
     for patch in patches:
@@ -140,8 +146,8 @@ def copy_named(patches, tree, work):
             if not source.is_file():
                 raise Failure(
                     f'patches/{patch.name} changes {name}, which QEMU '
-                    f'{qemu_version(tree)} does not have; use a QEMU that '
-                    'the README names, or move the hook')
+                    f'{qemu_version(tree)} does not have; {use_known()}, or '
+                    'move the hook')
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists():
                 shutil.copy2(source, target)
@@ -164,9 +170,8 @@ def apply_patch(patch, work, version):
                 bad.append(current)
         raise Failure(
             f'patches/{patch.name} does not fit {", ".join(bad) or current} '
-            f'of QEMU {version} without fuzz; use a QEMU that the README '
-            'names, or move the hook in that file and run '
-            'scripts/refresh-patches')
+            f'of QEMU {version} without fuzz; {use_known()}, or move the hook '
+            'in that file and run scripts/refresh-patches')
 
 
 def apply_series(patches, tree, work):

@@ -5,7 +5,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "block/aio.h"
 #include "block/snapshot.h"
 #include "hw/misc/snapctl-internal.h"
 #include "migration/ram-reset.h"
@@ -19,6 +18,7 @@
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "system/cpus.h"
+#include "system/ram-reset-compat.h"
 #include "system/runstate.h"
 #include "system/ram-reset/trace.h"
 

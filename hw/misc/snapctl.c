@@ -10,7 +10,6 @@
 #include "block/snapshot.h"
 #include "hw/misc/snapctl-internal.h"
 #include "hw/pci/msix.h"
-#include "hw/qdev-properties.h"
 #include "migration/vmstate.h"
 #include "qapi/error.h"
 #include "qemu/guest-random.h"
@@ -266,7 +265,7 @@ static void snapctl_realize(PCIDevice *pci_dev, Error **errp)
                          host_memory_backend_get_memory(s->region));
     }
     snapctl_command_init(s);
-    s->vm_state_handler = qdev_add_vm_change_state_handler(
+    s->vm_state_handler = ram_reset_add_vm_change_state_handler(
         DEVICE(s), vm_state_changed, s);
 }
 

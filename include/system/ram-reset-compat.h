@@ -1,8 +1,9 @@
 /*
- * RAM reset: what differs between the QEMU series that it is built in
+ * RAM reset: what differs between the releases of QEMU that it is built in
  *
- * Nothing but includes and types: 10.1 moved the memory headers from exec/
- * to system/ and made the data of class_init const.
+ * The code is written for the newest one.  Here older ones get the names that
+ * it uses; what only code of one target may include is in
+ * ram-reset-compat-dirty.h.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +11,17 @@
 #ifndef SYSTEM_RAM_RESET_COMPAT_H
 #define SYSTEM_RAM_RESET_COMPAT_H
 
-#if __has_include("system/ramblock.h")
+/* Release candidates of 11.1 are 11.0.90 and up, what precedes them 11.0.50 */
+#define RAM_RESET_QEMU_MINOR (QEMU_VERSION_MINOR + (QEMU_VERSION_MICRO >= 50))
+#define RAM_RESET_QEMU_SINCE(major, minor) \
+    (QEMU_VERSION_MAJOR > (major) || \
+     (QEMU_VERSION_MAJOR == (major) && RAM_RESET_QEMU_MINOR >= (minor)))
+
+#include "exec/cpu-common.h"
+#include "exec/target_page.h"
+
+/* The data of class_init became const with 10.1 */
+#if RAM_RESET_QEMU_SINCE(10, 1)
 #include "system/address-spaces.h"
 #include "system/memory.h"
 #include "system/ramblock.h"
@@ -21,7 +32,52 @@ typedef const void RamResetClassData;
 #include "exec/ramblock.h"
 typedef void RamResetClassData;
 #endif
-#include "exec/cpu-common.h"
-#include "exec/target_page.h"
+
+/* Returns what it got, to remove it again */
+#if RAM_RESET_QEMU_SINCE(10, 1)
+#define ram_reset_add_vm_change_state_handler(dev, cb, opaque) \
+    qdev_add_vm_change_state_handler(dev, cb, NULL, opaque)
+#else
+#define ram_reset_add_vm_change_state_handler(dev, cb, opaque) \
+    qdev_add_vm_change_state_handler(dev, cb, opaque)
+#endif
+
+#if RAM_RESET_QEMU_SINCE(11, 0)
+#include "hw/core/boards.h"
+#include "hw/core/qdev.h"
+#include "hw/core/qdev-properties.h"
+#include "qemu/aio.h"
+/* Is on for both sides */
+#define migration_incoming_colo_enabled() migrate_colo()
+#else
+#include "hw/boards.h"
+#include "hw/qdev-core.h"
+#include "hw/qdev-properties.h"
+#include "block/aio.h"
+#define MIG_EVENT_SETUP MIG_EVENT_PRECOPY_SETUP
+#endif
+
+/*
+ * RAM_RESET_PREPARE_DELETE: say that a user creatable object's class calls
+ * bool @function(UserCreatable *uc, Error **errp) before it deletes one, and
+ * ram_reset_set_prepare_delete() in class_init.  Before 11.1 QEMU drops the
+ * error, and says that the object is in use.
+ */
+#if RAM_RESET_QEMU_SINCE(11, 1)
+#include "qemu/base-arch-defs.h"
+#include "system/ramlist.h"
+#define RAM_RESET_PREPARE_DELETE(function)
+#define ram_reset_set_prepare_delete(ucc, function) \
+    ((ucc)->prepare_delete = function)
+#else
+#include "system/arch_init.h"
+#define RAM_RESET_PREPARE_DELETE(function)                  \
+    static bool function ## _is_possible(UserCreatable *uc) \
+    {                                                       \
+        return function(uc, NULL);                          \
+    }
+#define ram_reset_set_prepare_delete(ucc, function) \
+    ((ucc)->can_be_deleted = function ## _is_possible)
+#endif
 
 #endif

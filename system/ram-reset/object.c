@@ -9,7 +9,6 @@
 #include "qapi/util.h"
 #include "qapi/visitor.h"
 #include "qom/object_interfaces.h"
-#include "hw/qdev-core.h"
 #include "system/system.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block/block.h"

@@ -6,7 +6,6 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "hw/boards.h"
 #include "system/system.h"
 #include "system/ram-reset/block/block.h"
 
@@ -91,10 +90,14 @@ static bool file_is_mapped_elsewhere(RAMBlock *rb,
     return false;
 }
 
+static bool is_shared(RAMBlock *rb)
+{
+    return qemu_ram_is_shared(rb);
+}
+
 bool ram_reset_block_is_aliased(RAMBlock *rb)
 {
-    return !qemu_ram_is_shared(rb) &&
-           file_is_mapped_elsewhere(rb, qemu_ram_is_shared);
+    return !is_shared(rb) && file_is_mapped_elsewhere(rb, is_shared);
 }
 
 const char *ram_reset_block_pin_reason(const RamResetBlock *blk)
@@ -118,12 +121,22 @@ bool ram_reset_block_is_preallocated(const RamResetBlock *blk)
     return backend && backend->prealloc;
 }
 
+/* @opaque: a memory backend */
+static int preallocates(Object *obj, void *opaque)
+{
+    return object_dynamic_cast(obj, "virtio-mem") &&
+           object_property_get_link(obj, "memdev", NULL) == opaque &&
+           object_property_get_bool(obj, "prealloc", NULL);
+}
+
 bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk)
 {
-    RamDiscardManager *rdm = memory_region_get_ram_discard_manager(blk->rb->mr);
+    HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
 
-    /* virtio-mem, which may have preallocated the parts that are plugged */
-    return rdm && object_property_get_bool(OBJECT(rdm), "prealloc", NULL);
+    /* The manager is the device that has plugged parts, or knows it */
+    return memory_region_has_ram_discard_manager(blk->rb->mr) &&
+           object_child_foreach_recursive(OBJECT(current_machine),
+                                          preallocates, backend);
 }
 
 static bool any_block(RAMBlock *rb)

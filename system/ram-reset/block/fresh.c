@@ -9,7 +9,6 @@
 #include "qemu/error-report.h"
 #include "qemu/madvise.h"
 #include "qemu/mmap-alloc.h"
-#include "hw/boards.h"
 #include "system/qtest.h"
 #include "system/ram-reset/block/fresh.h"
 

@@ -34,7 +34,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/error-report.h"
-#include "hw/qdev-core.h"
 #include "qom/object_interfaces.h"
 #include "system/runstate.h"
 #include "system/ram-reset.h"
@@ -247,11 +246,17 @@ static void hugefile_query(RamReset *rr, RamResetObjectInfo *obj)
     info->unlink = hf->unlink;
 }
 
-/* Deleting it would leave nobody to look after the file */
-static bool hugefile_can_be_deleted(UserCreatable *uc)
+static bool hugefile_prepare_delete(UserCreatable *uc, Error **errp)
 {
-    return !RAM_RESET_HUGEFILE(uc)->rb;
+    if (RAM_RESET_HUGEFILE(uc)->rb) {
+        error_setg(errp, "'%s' is in use: it looks after the file of guest "
+                   "RAM, which outlives it",
+                   object_get_canonical_path_component(OBJECT(uc)));
+        return false;
+    }
+    return true;
 }
+RAM_RESET_PREPARE_DELETE(hugefile_prepare_delete)
 
 static int hugefile_get_unlink(Object *obj, Error **errp)
 {
@@ -335,7 +340,8 @@ static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
     rrc->supports = hugefile_supports;
     rrc->zero = hugefile_zero;
     rrc->query = hugefile_query;
-    USER_CREATABLE_CLASS(oc)->can_be_deleted = hugefile_can_be_deleted;
+    ram_reset_set_prepare_delete(USER_CREATABLE_CLASS(oc),
+                                 hugefile_prepare_delete);
 
     object_class_property_add_enum(oc, "unlink", "RamResetUnlink",
                                    &RamResetUnlink_lookup,

@@ -10,6 +10,7 @@
 #include "qapi/qapi-types-ram-reset-object.h"
 #include "system/runstate.h"
 #include "system/hostmem.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-object.h"
 #include "system/ram-reset/hugefile/record.h"
 

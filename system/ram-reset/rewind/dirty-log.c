@@ -8,8 +8,7 @@
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
 #include "qemu/rcu.h"
-#include "exec/ram_addr.h"
-#include "system/ram-reset-compat.h"
+#include "system/ram-reset-compat-dirty.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
@@ -121,14 +120,13 @@ void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
         dirty_kvm_spare(rb, untracked);
     }
     before = dirty_kvm_initially_set(true);
-    cpu_physical_memory_test_and_clear_dirty(rb->offset, rb->used_length,
-                                             DIRTY_MEMORY_MIGRATION);
+    ram_reset_clear_dirty(rb->offset, rb->used_length, DIRTY_MEMORY_MIGRATION);
     dirty_kvm_initially_set(before);
     /*
      * Also if no bit was set: savevm, which is over, does not always tell TCG
-     * that it has cleared some, see cpu_physical_memory_sync_dirty_bitmap()
+     * that it has cleared some, see physical_memory_sync_dirty_bitmap()
      */
-    cpu_physical_memory_dirty_bits_cleared(rb->offset, rb->used_length);
+    physical_memory_dirty_bits_cleared(rb->offset, rb->used_length);
 }
 
 void ram_reset_dirty_show(RAMBlock *rb)
@@ -136,13 +134,13 @@ void ram_reset_dirty_show(RAMBlock *rb)
     unsigned vga = 1 << DIRTY_MEMORY_VGA;
 
     if (memory_region_get_dirty_log_mask(rb->mr) & vga) {
-        cpu_physical_memory_set_dirty_range(rb->offset, rb->used_length, vga);
+        physical_memory_set_dirty_range(rb->offset, rb->used_length, vga);
     }
 }
 
 /* For what the dirty log is not notified of */
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
 {
-    cpu_physical_memory_set_dirty_range(rb->offset + start, len,
-                                        1 << DIRTY_MEMORY_MIGRATION);
+    physical_memory_set_dirty_range(rb->offset + start, len,
+                                    1 << DIRTY_MEMORY_MIGRATION);
 }

@@ -16,7 +16,6 @@
 #include "qemu/module.h"
 #include "qemu/timer.h"
 #include "hw/core/cpu.h"
-#include "hw/qdev-core.h"
 #include "qobject/qdict.h"
 #include "system/ram-reset-rewind.h"
 #include "system/system.h"

@@ -202,7 +202,8 @@ static void test_failed_load(void)
     snapctl_save(&s, 0);
     snapctl_expect_event(&s, "save", 0, "a", NULL);
     snapctl_command(&s, 1, SNAPCTL_COMMAND_LOAD);
-    snapctl_expect_event(&s, "load", 1, "b", "while loading VM state");
+    /* "Error -22 while loading VM state", or which section is unknown */
+    snapctl_expect_event(&s, "load", 1, "b", "");
     expect_run_state(&s, "restore-vm");
     g_assert_cmpuint(snapctl_counted(&s, "failures"), ==, 1);
 
