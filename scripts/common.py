@@ -88,6 +88,15 @@ def qemu_version(tree):
                       'of one')
 
 
+def release_of(version):
+    """The release that a version, such as 11.0.92, belongs to: 11.1."""
+    match = re.match(r'(\d+)\.(\d+)\.(\d+)', version)
+    if not match:
+        raise Failure(f'QEMU calls its version {version}; use a release')
+    major, minor, micro = map(int, match.groups())
+    return f'{major}.{minor + (micro >= 50)}'
+
+
 def overlay_files():
     """Repo-relative paths of the files that are laid over QEMU's tree."""
     found = []

@@ -14,6 +14,7 @@ from functools import cache
 import pytest
 
 from common import BUILD, RELEASES, ROOT
+from lib.exported import check_series
 
 PLACE = BUILD / 'releases'
 PROGRAMS = 'ram-reset-test', 'ram-reset-host-test', 'snapctl-test'
@@ -67,3 +68,10 @@ def test_qtests_pass(release, program):
     print(f'QEMU {release}, {program}: {len(passed)} passed')
     assert not bad and run.returncode == 0, '\n'.join(bad)
     assert len(passed) > 20
+
+
+@pytest.mark.parametrize('release', RELEASES[1:])
+def test_exported_series(tmp_path, release):
+    build(release)
+    check_series(tmp_path, release, PLACE / release / 'stock-src',
+                 PLACE / release / 'qemu-src')
