@@ -20,6 +20,21 @@ static bool is_ignored(RAMBlock *rb, void *opaque)
 
 const RamResetIgnored ram_reset_migrate_ignored = { .func = is_ignored };
 
+static bool compare_capability(const char *name, bool saved, bool ours,
+                               Error **errp)
+{
+    ERRP_GUARD();
+
+    if (saved != ours) {
+        error_setg(errp, "it was saved with migration capability '%s' %s, "
+                   "which is %s now", name, saved ? "on" : "off",
+                   ours ? "on" : "off");
+        error_append_hint(errp, "Set the capability as it was.\n");
+        return false;
+    }
+    return true;
+}
+
 static bool compare_configuration(const RamResetSummary *summary, Error **errp)
 {
     ERRP_GUARD();
@@ -35,15 +50,10 @@ static bool compare_configuration(const RamResetSummary *summary, Error **errp)
                           summary->machine);
         return false;
     }
-    if (summary->ignore_shared != migrate_ignore_shared()) {
-        error_setg(errp, "it was saved with migration capability "
-                   "'x-ignore-shared' %s, which is %s now",
-                   summary->ignore_shared ? "on" : "off",
-                   migrate_ignore_shared() ? "on" : "off");
-        error_append_hint(errp, "Set the capability as it was.\n");
-        return false;
-    }
-    return true;
+    return compare_capability("x-ignore-shared", summary->ignore_shared,
+                              migrate_ignore_shared(), errp) &&
+           compare_capability("mapped-ram", summary->mapped_ram,
+                              migrate_mapped_ram(), errp);
 }
 
 static const char ram_hint[] = "Start QEMU with the memory and device "

@@ -18,6 +18,8 @@
 /* How many baselines in a row may be wasted, that is, never rewound to */
 #define MAX_WASTED 2
 
+static const char mapped_ram[] = "migration capability 'mapped-ram' is on";
+
 /* BQL.  What RAM's baseline is of, if ram_reset_rewind_blocker() has none */
 static struct {
     char *key;                  /* of the snapshot; NULL if there is none */
@@ -46,7 +48,7 @@ const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
         return "migration capability 'x-ignore-shared' has been changed";
     }
     if (migrate_mapped_ram()) {
-        return "migration capability 'mapped-ram' is on";
+        return mapped_ram;
     }
     return NULL;
 }
@@ -101,7 +103,8 @@ static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         return;
     }
     if (ram_end <= 0) {
-        ram_reset_forget_baseline("in the snapshot, RAM lies between other "
+        ram_reset_forget_baseline(migrate_mapped_ram() ? mapped_ram :
+                                  "in the snapshot, RAM lies between other "
                                   "things");
         return;
     }

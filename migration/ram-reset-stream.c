@@ -30,7 +30,9 @@ typedef struct RamStream {
     char block[NAME_SIZE];
     uint8_t *page;
     uint32_t section;
+    uint64_t next_offset;   /* with mapped-ram, behind the last block's pages */
     bool ignore_shared;     /* the RAM blocks come with their addresses */
+    bool mapped_ram;        /* each block is followed by its pages */
     bool finished;          /* the visitor wants nothing more */
     Error **errp;
 } RamStream;
@@ -94,6 +96,7 @@ static RamStreamResult stream_subsection(RamStream *s)
         while (count-- && !qemu_file_get_error(s->f)) {
             stream_get_name(s, capability);
             s->ignore_shared |= !strcmp(capability, "x-ignore-shared");
+            s->mapped_ram |= !strcmp(capability, "mapped-ram");
         }
     } else {
         error_setg(s->errp, "the VM state has an unknown '%s'", name);
@@ -115,13 +118,14 @@ static RamStreamResult stream_configuration(RamStream *s)
     }
     res = stream_check(s);
     s->ignore_shared = false;
+    s->mapped_ram = false;
     while (res == RAM_STREAM_DONE &&
            qemu_peek_byte(s->f, 0) == QEMU_VM_SUBSECTION) {
         res = stream_subsection(s);
     }
     if (res == RAM_STREAM_DONE && s->visitor->configuration &&
         !s->visitor->configuration(s->opaque, name, s->ignore_shared,
-                                   s->errp)) {
+                                   s->mapped_ram, s->errp)) {
         return RAM_STREAM_STOPPED;
     }
     return res;
@@ -146,6 +150,63 @@ static RamStreamResult stream_header(RamStream *s)
         return stream_configuration(s);
     }
     return RAM_STREAM_DONE;
+}
+
+/* @at: of the bitmap of pages that are not zero, and of all pages */
+static RamStreamResult stream_mapped_pages(RamStream *s, const char *name,
+                                           uint64_t len, const uint64_t at[2])
+{
+    size_t size = qemu_target_page_size();
+    uint64_t nr = len / size, bytes = BITS_TO_LONGS(nr) * sizeof(long);
+    g_autofree unsigned long *stored = g_try_malloc0(bytes);
+    RamStreamResult res;
+
+    if (!stored) {
+        error_setg(s->errp, "block '%s' has %" PRIu64 " bytes", name, len);
+        return RAM_STREAM_BAD;
+    }
+    qemu_get_buffer_at(s->f, (uint8_t *)stored, bytes, at[0]);
+    res = stream_check(s);
+    for (uint64_t i = 0; i < nr && res == RAM_STREAM_DONE; i++) {
+        bool zero = !test_bit(i, stored);
+
+        if (!zero) {
+            qemu_get_buffer_at(s->f, s->page, size, at[1] + i * size);
+        }
+        res = stream_check(s);
+        if (res == RAM_STREAM_DONE &&
+            !s->visitor->page(s->opaque, name, i * size,
+                              zero ? NULL : s->page, s->errp)) {
+            return RAM_STREAM_STOPPED;
+        }
+    }
+    return res;
+}
+
+/* See MappedRamHeader in ram.c; the next block comes behind the pages */
+static RamStreamResult stream_mapped_block(RamStream *s, const char *name,
+                                           uint64_t len)
+{
+    uint32_t version = qemu_get_be32(s->f);
+    uint64_t size = qemu_get_be64(s->f), at[2], end;
+
+    at[0] = qemu_get_be64(s->f);
+    at[1] = qemu_get_be64(s->f);
+    if (version != 1 || size != qemu_target_page_size()) {
+        error_setg(s->errp, "mapped-ram of version %" PRIu32 ", with pages of %"
+                   PRIu64 " bytes", version, size);
+        return RAM_STREAM_UNKNOWN;
+    }
+    if (at[0] <= s->next_offset || at[1] <= at[0] ||
+        uadd64_overflow(at[1], len, &end) || end > INT64_MAX) {
+        error_setg(s->errp, "its list of RAM blocks is damaged: the pages of "
+                   "block '%s' are at offset %" PRIu64, name, at[1]);
+        return RAM_STREAM_BAD;
+    }
+    s->next_offset = end;
+    qemu_set_offset(s->f, end, SEEK_SET);
+    return s->visitor->page ? stream_mapped_pages(s, name, len, at)
+                            : stream_check(s);
 }
 
 static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
@@ -176,8 +237,11 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
             !s->visitor->block(s->opaque, name, len, s->errp)) {
             return RAM_STREAM_STOPPED;
         }
+        if (s->mapped_ram) {
+            res = stream_mapped_block(s, name, len);
+        }
     }
-    s->finished = !s->visitor->page;
+    s->finished = s->mapped_ram || !s->visitor->page;
     return res;
 }
 
@@ -299,6 +363,7 @@ RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
         .opaque = opaque,
         .page = page,
         .ignore_shared = migrate_ignore_shared(),
+        .mapped_ram = migrate_mapped_ram(),
         .errp = errp,
     };
     RamStreamResult res = stream_header(&s);

@@ -31,12 +31,14 @@ void ram_reset_summary_free(RamResetSummary *summary)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RamResetSummary, ram_reset_summary_free)
 
 static bool add_configuration(void *opaque, const char *machine,
-                              bool ignore_shared, Error **errp)
+                              bool ignore_shared, bool mapped_ram,
+                              Error **errp)
 {
     RamResetSummary *summary = opaque;
 
     summary->machine = g_strdup(machine);
     summary->ignore_shared = ignore_shared;
+    summary->mapped_ram = mapped_ram;
     return true;
 }
 

@@ -12,10 +12,11 @@
 /**
  * RamResetSummary: what the VM state of a snapshot begins with
  *
- * @known: @machine, @ignore_shared and @blocks are what it says; otherwise
+ * @known: @machine, the capabilities and @blocks are what it says; otherwise
  *     the format of the image or of the VM state does not allow to look
  * @machine: the machine type; NULL if the VM state does not say
  * @ignore_shared: migration capability x-ignore-shared was on
+ * @mapped_ram: migration capability mapped-ram was on
  * @blocks: name of a RAM block -> its uint64_t length in bytes
  * @checksum: of samples of the VM state; NULL if it was not asked for, or
  *     the VM state cannot be read
@@ -23,7 +24,7 @@
 typedef struct RamResetSummary {
     bool known;
     char *machine;
-    bool ignore_shared;
+    bool ignore_shared, mapped_ram;
     GHashTable *blocks;
     char *checksum;
 } RamResetSummary;

@@ -9,7 +9,9 @@ warning, and its qtests pass."""
 import os
 import re
 import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from common import BUILD, RELEASES, ROOT
 from lib.exported import check_series
 
 PLACE = BUILD / 'releases'
+NEWS = Path(__file__).with_name('since_10_2.py')
 PROGRAMS = 'ram-reset-test', 'ram-reset-host-test', 'snapctl-test'
 # How scripts/prepare-tree says that there is no source to be had
 MISSING = re.compile(r'prepare-tree: (Debian no longer offers .*|'
@@ -39,9 +42,12 @@ def build(release: str) -> str:
 
 def environment(release: str) -> dict:
     qemu = PLACE / release / 'qemu'
-    return dict(os.environ, QTEST_QEMU_BINARY=str(qemu / 'qemu-system-x86_64'),
-                QTEST_QEMU_IMG=str(qemu / 'qemu-img'),
-                G_TEST_BUILDDIR=str(qemu / 'tests/unit'))
+    programs = {'QEMU': 'qemu-system-x86_64', 'QEMU_IMG': 'qemu-img'}
+    return os.environ | {f'{user}_{name}': str(qemu / program)
+                         for name, program in programs.items()
+                         for user in ('QTEST', 'RAM_RESET')} | {
+        'QTEST_QEMU_BINARY': str(qemu / programs['QEMU']),
+        'G_TEST_BUILDDIR': str(qemu / 'tests/unit')}
 
 
 @pytest.mark.parametrize('release', RELEASES[1:])
@@ -75,3 +81,13 @@ def test_exported_series(tmp_path, release):
     build(release)
     check_series(tmp_path, release, PLACE / release / 'stock-src',
                  PLACE / release / 'qemu-src')
+
+
+@pytest.mark.parametrize('release', RELEASES[1:])
+def test_what_is_new(release):
+    build(release)
+    run = subprocess.run(
+        [sys.executable, '-m', 'pytest', '-c', ROOT / 'tests/pytest.ini', '-q',
+         NEWS], stdout=subprocess.PIPE, text=True, env=environment(release))
+    print(run.stdout.splitlines()[-1])
+    assert run.returncode == 0, run.stdout[-3000:]
