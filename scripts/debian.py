@@ -6,6 +6,7 @@ The mirror is the one that the system's apt uses, and apt checks signatures.
 """
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -50,12 +51,13 @@ def mirrors():
 class Apt:
     """One private apt: its own sources, lists and cache."""
 
-    def __init__(self, name, kind, suites, security=True):
+    def __init__(self, name, kind, suites, security=True, machine='amd64'):
         self.dir = BUILD / 'apt' / name
         self.conf = self.dir / 'apt.conf'
         self.kind = kind
         self.suites = suites
         self.security = security
+        self.machine = machine
 
     def _line(self, uri, suite):
         target = 'Packages' if self.kind == 'deb' else 'Sources'
@@ -82,6 +84,8 @@ class Apt:
         self.conf.write_text(f'''\
 #clear APT::Update;
 #clear DPkg::Post-Invoke;
+APT::Architecture "{self.machine}";
+APT::Architectures {{ "{self.machine}"; }};
 Dir::Etc::SourceList "{self.dir}/sources.list";
 Dir::Etc::SourceParts "/dev/null";
 Dir::Etc::Preferences "/dev/null";
@@ -131,6 +135,30 @@ Acquire::Retries "2";
         if not self._current():
             self.update()
         return self._run(list(command)).stdout
+
+    def versions(self, names, follow, spec=lambda name: name):
+        """{package: version} of these, and of what they depend on if follow().
+
+        spec() is how apt is asked for one, such as NAME/SUITE.
+        """
+        found, asked, level = {}, set(), set(names)
+        while level:
+            asked |= level
+            # nothing is said of virtual packages, which may be among them
+            text = self.query('apt-cache', 'show', '--no-all-versions',
+                              *(spec(name) for name in sorted(level)))
+            level = set()
+            for stanza in text.split('\n\n'):
+                fields = dict(re.findall(r'^([\w-]+): (.*)', stanza, re.M))
+                if 'Package' not in fields:
+                    continue
+                found[fields['Package']] = fields['Version']
+                for clause in fields.get('Depends', '').split(', '):
+                    name = re.split(r'[ :(|]', clause, maxsplit=1)[0]
+                    if name and follow(name):
+                        level.add(name)
+            level -= asked
+        return found
 
     def fetch(self, *command, into):
         """Run an apt-get that downloads; once more with fresh lists if the
