@@ -15,6 +15,20 @@
 
 #define PAGE (4 * KiB)
 
+const Machine *the_machine(void)
+{
+    static const Machine pc = {
+        "-M pc", 0, 4 * GiB, "pc.ram", 640 * KiB, 0, true,
+    };
+    static const Machine virt = {
+        /* a reset writes the device tree, in room for it of 1 MiB */
+        "-M virt -cpu cortex-a57", GiB, 2 * GiB, "mach-virt.ram", 0,
+        MiB / PAGE, false,
+    };
+
+    return strcmp(qtest_get_arch(), "aarch64") ? &pc : &virt;
+}
+
 const char *mem_name(MemKind kind)
 {
     static const char *const names[MEM__MAX] = {
@@ -143,10 +157,26 @@ static char *backend(const Vm *vm, MemKind kind)
     }
 }
 
+static char *no_firmware;
+
+static void remove_no_firmware(void)
+{
+    unlink(no_firmware);
+}
+
 static char *firmware_args(void)
 {
     const char *dir = getenv("RAM_RESET_FIRMWARE");
 
+    /* The machine virt has memory hotplug with a firmware only: any */
+    if (!the_machine()->is_pc) {
+        if (!no_firmware) {
+            no_firmware = temp_name("bios");
+            g_assert_true(g_file_set_contents(no_firmware, "none", -1, NULL));
+            atexit(remove_no_firmware);
+        }
+        return g_strdup_printf("-bios %s", no_firmware);
+    }
     return dir ? g_strdup_printf("-L %s", dir) : g_strdup("");
 }
 
@@ -161,15 +191,15 @@ void vm_run(Vm *vm, MemKind kind, uint64_t size, const char *extra)
     vm->size = size;
     /* Inherited by QEMU, which itself always asks for hugepages */
     prctl(PR_SET_THP_DISABLE, kind != MEM_THP, 0, 0, 0);
-    vm->qts = qtest_initf("%s -M pc -nodefaults -m %" PRIu64 "k "
+    vm->qts = qtest_initf("%s %s -nodefaults -m %" PRIu64 "k "
                           "-object %s,id=ram,size=%" PRIu64 "k%s "
                           "-machine memory-backend=ram "
                           "-drive if=none,id=d0,format=qcow2,file=%s %s",
-                          firmware, size / KiB, mem, size / KiB,
-                          vm->ram_props ?: "", vm->disk, extra);
+                          the_machine()->args, firmware, size / KiB, mem,
+                          size / KiB, vm->ram_props ?: "", vm->disk, extra);
     prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
 
-    text = qtest_hmp(vm->qts, "gpa2hva 0");
+    text = qtest_hmp(vm->qts, "gpa2hva 0x%" PRIx64, the_machine()->ram);
     hva = strstr(text, " is 0x");
     g_assert_nonnull(hva);
     vm->hva = g_ascii_strtoull(hva + strlen(" is "), NULL, 0);
@@ -343,7 +373,8 @@ void vm_load_says(Vm *vm, const char *tag, const char *message)
 void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte)
 {
     for (uint64_t end = addr + len; addr < end; addr += MiB) {
-        qtest_memset(vm->qts, addr, byte, MIN(MiB, end - addr));
+        qtest_memset(vm->qts, the_machine()->ram + addr, byte,
+                     MIN(MiB, end - addr));
     }
 }
 
@@ -354,7 +385,12 @@ void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len)
     for (uint64_t i = 0; i < len / sizeof(*buf); i++) {
         buf[i] = g_rand_int(rand);
     }
-    qtest_bufwrite(vm->qts, addr, buf, len);
+    qtest_bufwrite(vm->qts, the_machine()->ram + addr, buf, len);
+}
+
+uint8_t vm_byte(Vm *vm, uint64_t addr)
+{
+    return qtest_readb(vm->qts, the_machine()->ram + addr);
 }
 
 uint8_t *vm_content(Vm *vm)
@@ -473,9 +509,9 @@ void assert_no_start(const char *args, const char *object,
     g_autofree char *err = NULL;
     int status;
 
-    line = g_strdup_printf("%s -accel qtest -M pc -nodefaults -display none "
-                           "%s %s", getenv("QTEST_QEMU_BINARY"), firmware,
-                           args);
+    line = g_strdup_printf("%s -accel qtest %s -nodefaults -display none "
+                           "%s %s", getenv("QTEST_QEMU_BINARY"),
+                           the_machine()->args, firmware, args);
     g_assert_true(g_spawn_command_line_sync(line, NULL, &err, &status, NULL));
     if (!strstr(err, object) || !strstr(err, message)) {
         g_test_message("QEMU said: %s", err);

@@ -35,8 +35,23 @@ bool mem_skip(MemKind kind);
 /* A file of /sys/kernel/mm/hugepages for 2 MiB pages, such as "free" */
 uint64_t hugepages(const char *what);
 
+/* What differs between the machines that are tested: one per architecture */
+typedef struct Machine {
+    const char *args;       /* of the command line */
+    uint64_t ram;           /* the guest's address of RAM's first byte */
+    uint64_t dimm;          /* and of the first pc-dimm */
+    const char *ram_id;     /* of the backend that the machine makes itself */
+    uint64_t low_end;       /* from there to 1 MiB RAM is not the guest's */
+    unsigned reset_pages;   /* of RAM, which a reset writes to */
+    bool is_pc;
+} Machine;
+
+const Machine *the_machine(void);
+
+#define LOW_END (the_machine()->low_end)
+
 /*
- * A pc machine with a qcow2 disk, under -accel qtest.  RAM is the backend
+ * That machine with a qcow2 disk, under -accel qtest.  RAM is the backend
  * "ram", whose whole content is read through the process's own memory: what
  * the guest cannot see because ROM covers it counts as well.
  */
@@ -77,7 +92,7 @@ char *costs_file(double clear, double discard, double remap, double fault);
 char *vm_object(const char *strategy, const char *props);
 
 /* @object, and a pc-dimm at DIMM whose backend, "more", is of this type */
-#define DIMM (4 * GiB)
+#define DIMM (the_machine()->dimm - the_machine()->ram)
 char *vm_dimm(const char *object, const char *type, ...) G_GNUC_PRINTF(2, 3);
 
 /* HMP savevm and loadvm, which must succeed */
@@ -87,9 +102,14 @@ void vm_load(Vm *vm, const char *tag);
 /* HMP loadvm, which must complain, with @message in what it says */
 void vm_load_says(Vm *vm, const char *tag, const char *message);
 
-/* Guest writes: any range of RAM that no ROM covers, [0, 640K) or above 1M */
+/*
+ * What the guest writes and reads, at an offset from RAM's first byte: any
+ * range from 1M on, or below LOW_END, where a ROM covers RAM or a reset writes
+ * to it
+ */
 void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte);
 void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len);
+uint8_t vm_byte(Vm *vm, uint64_t addr);
 
 /* All of RAM; the caller frees it */
 uint8_t *vm_content(Vm *vm);

@@ -64,7 +64,7 @@ static void dirty_and_load(Vm *vm, unsigned i)
     }
     vm_load(vm, "clean");
     for (at = first; at < vm->size; at += vm->size / 64) {
-        g_assert_cmphex(qtest_readb(vm->qts, at + 1), ==, 0);
+        g_assert_cmphex(vm_byte(vm, at + 1), ==, 0);
     }
 }
 
@@ -185,7 +185,7 @@ static void load_with_data(Vm *vm, const char *strategy)
 {
     vm_fill(vm, HIGH, MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+    g_assert_cmphex(vm_byte(vm, HIGH), ==, 0);
     assert_served(vm, "special", strategy);
 }
 
@@ -287,7 +287,7 @@ static void test_locked_memory(const void *strategy)
     g_assert_cmpuint(locked, ==, SIZE / KiB);
     vm_fill(vm, HIGH, MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+    g_assert_cmphex(vm_byte(vm, HIGH), ==, 0);
     g_assert_cmpuint(vm_smaps_kib(vm, "Locked"), ==, locked);
     block = vm_query_block(vm, "ram");
     g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "memset");
@@ -365,7 +365,7 @@ static void test_virtio_blk(const void *opaque)
     for (unsigned i = 0; i < 3; i++) {
         vm_fill(vm, HIGH, MiB, 1);
         vm_load(vm, "clean");
-        g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+        g_assert_cmphex(vm_byte(vm, HIGH), ==, 0);
         assert_served(vm, "ram", c->strategy);
     }
     vm_end(vm);

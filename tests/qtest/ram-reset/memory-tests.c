@@ -62,7 +62,7 @@ static void test_virtio_mem_stays_unplugged(const void *strategy)
     g_assert_cmpuint(before, <, 4096);
     vm_fill(vm, MiB, MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, MiB), ==, 0);
+    g_assert_cmphex(vm_byte(vm, MiB), ==, 0);
     g_assert_cmpuint(hugepages("free"), ==, before);
     vm_end(vm);
 }
@@ -96,9 +96,9 @@ static void test_character_device(const void *strategy)
     vm_save(vm, "clean");
     vm_fill(vm, DIMM, 4 * MiB, 2);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 1);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM + MiB), ==, 0);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 4 * MiB - 1), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM), ==, 1);
+    g_assert_cmphex(vm_byte(vm, DIMM + MiB), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM + 4 * MiB - 1), ==, 0);
     vm_end(vm);
 }
 
@@ -119,22 +119,22 @@ static void test_two_mappings_of_one_file(const void *strategy)
                         "share=off,mem-path=%s "
                         "-device pc-dimm,memdev=shared,id=dimm0,addr=%" PRIu64
                         " -device pc-dimm,memdev=private,id=dimm1,addr=%"
-                        PRIu64, object, file, file, (uint64_t)DIMM,
-                        (uint64_t)(DIMM + 8 * MiB));
+                        PRIu64, object, file, file, the_machine()->dimm,
+                        the_machine()->dimm + 8 * MiB);
     g_autofree char *loadvm = g_strdup_printf("%s -loadvm clean", extra);
     Vm *vm = vm_start(MEM_ANON, SIZE, extra);
 
     vm_fill(vm, DIMM + 8 * MiB, MiB, 1);
     vm_fill(vm, DIMM + 8 * MiB, MiB, 0);
     vm_fill(vm, DIMM, MiB, 0xaa);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 8 * MiB), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM + 8 * MiB), ==, 0);
     vm_save(vm, "clean");
     vm_stop(vm);
     unlink(file);
 
     vm_run(vm, MEM_ANON, SIZE, loadvm);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0xaa);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 8 * MiB), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM), ==, 0xaa);
+    g_assert_cmphex(vm_byte(vm, DIMM + 8 * MiB), ==, 0);
     unlink(file);
     vm_end(vm);
 }

@@ -11,7 +11,6 @@
 
 #define SIZE     (16 * MiB)
 #define PAGE     (4 * KiB)
-#define LOW_END  (640 * KiB)
 #define HIGH     (1 * MiB)
 #define NR_PAGES (SIZE / PAGE)
 
@@ -42,8 +41,7 @@ static void write_page(Vm *vm, GRand *rand, uint64_t page)
         vm_fill(vm, addr, PAGE, 0);
         break;
     case 1:
-        qtest_writel(vm->qts, addr + 4 * g_rand_int_range(rand, 0, PAGE / 4),
-                     g_rand_int(rand));
+        vm_random(vm, rand, addr + 4 * g_rand_int_range(rand, 0, PAGE / 4), 4);
         break;
     default:
         vm_random(vm, rand, addr, PAGE);
@@ -121,7 +119,8 @@ static void test_undoes_what_changed(const void *opaque)
     vm_save(vm, "one");
     content = vm_content(vm);
     for (unsigned round = 0; round < 5; round++) {
-        unsigned n = scribble(vm, rand, round ? 10 + 400 * round : 0);
+        unsigned n = scribble(vm, rand, round ? 10 + 400 * round : 0) +
+                     the_machine()->reset_pages;
         uint64_t restored;
 
         vm_load(vm, "one");

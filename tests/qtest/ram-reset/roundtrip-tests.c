@@ -11,7 +11,6 @@
 
 #define SIZE     (16 * MiB)
 #define PAGE     (4 * KiB)
-#define LOW_END  (640 * KiB)
 #define HIGH     (1 * MiB)
 
 typedef struct Case {

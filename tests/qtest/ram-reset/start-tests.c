@@ -68,9 +68,14 @@ static void test_two_objects_cover_all(void)
 
 static void test_two_objects_cover_one_block(void)
 {
-    assert_no_start("-object ram-reset-madvise,id=rr0,memdev=pc.ram "
-                    "-object ram-reset-memset,id=rr1,memdev=pc.ram",
-                    "'rr0' and 'rr1'", "both cover memory backend 'pc.ram'");
+    const char *id = the_machine()->ram_id;
+    g_autofree char *args =
+        g_strdup_printf("-object ram-reset-madvise,id=rr0,memdev=%s "
+                        "-object ram-reset-memset,id=rr1,memdev=%s", id, id);
+    g_autofree char *message =
+        g_strdup_printf("both cover memory backend '%s'", id);
+
+    assert_no_start(args, "'rr0' and 'rr1'", message);
 }
 
 /* A named object wins over one that takes all, whatever their order */
@@ -87,7 +92,7 @@ static void test_memdev_wins(const void *order)
     vm_save(vm, "clean");
     vm_fill(vm, DIMM, MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM), ==, 0);
     ram = vm_query_block(vm, "ram");
     more = vm_query_block(vm, "more");
     g_assert_cmpstr(qdict_get_str(ram, "object"), ==, "rr1");
@@ -135,7 +140,7 @@ static void test_object_add_and_del(void)
         "{'execute': 'object-del', 'arguments': {'id': 'rr0'}}");
     vm_fill(vm, HIGH, MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0);
+    g_assert_cmphex(vm_byte(vm, HIGH), ==, 0);
     g_assert_null(vm_query_block(vm, "ram"));
     vm_end(vm);
 }
@@ -183,8 +188,8 @@ static void test_hugefile_of_a_new_dimm(void)
     vm_save(vm, "clean");
     vm_fill(vm, DIMM, 4 * MiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM), ==, 0);
-    g_assert_cmphex(qtest_readb(vm->qts, DIMM + 4 * MiB - 1), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM), ==, 0);
+    g_assert_cmphex(vm_byte(vm, DIMM + 4 * MiB - 1), ==, 0);
     block = vm_query_block(vm, "more");
     g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "hugefile");
     qobject_unref(block);
@@ -219,8 +224,8 @@ static void assert_loaded(Vm *vm, unsigned loads)
         sum += qdict_get_int(phases, names[i]);
     }
     g_assert_cmpint(sum, ==, qdict_get_int(phases, "total"));
-    g_assert_cmphex(qtest_readb(vm->qts, HIGH), ==, 0x11);
-    g_assert_cmphex(qtest_readb(vm->qts, 2 * HIGH), ==, 0);
+    g_assert_cmphex(vm_byte(vm, HIGH), ==, 0x11);
+    g_assert_cmphex(vm_byte(vm, 2 * HIGH), ==, 0);
 }
 
 /* The disk's node has a name of QEMU's own making */

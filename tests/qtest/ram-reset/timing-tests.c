@@ -174,7 +174,7 @@ static void test_clearing_does_not_allocate(const void *kind)
 
     vm_fill(vm, MiB, 64 * KiB, 1);
     vm_load(vm, "clean");
-    g_assert_cmphex(qtest_readb(vm->qts, MiB), ==, 0);
+    g_assert_cmphex(vm_byte(vm, MiB), ==, 0);
     g_assert_cmpuint(resident_kib(vm), <=, empty + 2 * MiB / KiB);
     vm_end(vm);
 }
@@ -328,7 +328,7 @@ static void test_second_start_is_faster(void)
             g_assert_cmpuint(vm_smaps_kib(vm, "Shared_Hugetlb") +
                              vm_smaps_kib(vm, "Private_Hugetlb"), ==,
                              SIZE / KiB);
-            g_assert_cmphex(qtest_readb(vm->qts, SIZE / 2), ==, 0);
+            g_assert_cmphex(vm_byte(vm, SIZE / 2), ==, 0);
             vm_fill(vm, SIZE / 2, MiB, 1);
             vm_stop(vm);
         }

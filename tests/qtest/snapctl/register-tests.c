@@ -217,8 +217,12 @@ static void test_bad_options(void)
 
 void add_snapctl_register_tests(void)
 {
-    qtest_add_data_func("snapctl/registers/pc", "pc", test_registers);
-    qtest_add_data_func("snapctl/registers/q35", "q35", test_registers);
+    if (the_machine()->is_pc) {
+        qtest_add_data_func("snapctl/registers/pc", "pc", test_registers);
+        qtest_add_data_func("snapctl/registers/q35", "q35", test_registers);
+    } else {
+        qtest_add_data_func("snapctl/registers/virt", "virt", test_registers);
+    }
     qtest_add_func("snapctl/features", test_features);
     qtest_add_func("snapctl/refusals", test_refusals);
     qtest_add_func("snapctl/min-interval", test_min_interval);

@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/timer.h"
+#include "libqos/generic-pcihost.h"
 #include "libqos/pci-pc.h"
 #include "snapctl.h"
 
@@ -17,9 +18,21 @@ static void found(QPCIDevice *dev, int devfn, void *opaque)
     *pci = dev;
 }
 
+static QPCIBus *new_bus(QTestState *qts)
+{
+    QGenericPCIBus *generic;
+
+    if (the_machine()->is_pc) {
+        return qpci_new_pc(qts, NULL);
+    }
+    generic = g_new0(QGenericPCIBus, 1);
+    qpci_init_generic(generic, qts, NULL, false);
+    return &generic->bus;
+}
+
 void snapctl_attach(Snapctl *s)
 {
-    s->bus = qpci_new_pc(s->vm->qts, NULL);
+    s->bus = new_bus(s->vm->qts);
     s->pci = NULL;
     qpci_device_foreach(s->bus, SNAPCTL_PCI_VENDOR_ID, SNAPCTL_PCI_DEVICE_ID,
                         found, &s->pci);
@@ -31,7 +44,11 @@ void snapctl_attach(Snapctl *s)
 void snapctl_detach(Snapctl *s)
 {
     g_free(s->pci);
-    qpci_free_pc(s->bus);
+    if (the_machine()->is_pc) {
+        qpci_free_pc(s->bus);
+    } else {
+        g_free(container_of(s->bus, QGenericPCIBus, bus));
+    }
 }
 
 Snapctl snapctl_start(const char *args)

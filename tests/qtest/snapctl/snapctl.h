@@ -14,7 +14,8 @@
 #include "../ram-reset/framework.h"
 
 #define SIZE            (16 * MiB)
-#define PLACE           (2 * MiB)       /* where nothing else writes */
+/* An address where nothing else writes */
+#define PLACE           (the_machine()->ram + 2 * MiB)
 #define REGION_SIZE     (1 * MiB)
 #define REGION          "-object memory-backend-memfd,id=region,size=1M "
 #define BOTH            "-device snapctl,id=snap0,allow=both,slots=a:b"
@@ -26,7 +27,7 @@ typedef struct Snapctl {
     QPCIBar regs;
 } Snapctl;
 
-/* A pc machine, unless @args say another one; see vm_start() */
+/* The machine of vm_start(), unless @args say another one */
 Snapctl snapctl_start(const char *args);
 void snapctl_end(Snapctl *s);
 
