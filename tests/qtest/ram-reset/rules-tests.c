@@ -432,6 +432,26 @@ static void test_verify_finds_a_difference(const void *strategy)
     vm_end(vm);
 }
 
+/* A flash that can be written has something to do once the guest runs */
+static void test_two_loads_while_stopped(void)
+{
+    g_autofree char *flash = temp_file("flash");
+    g_autofree char *pflash = g_strdup_printf("-drive if=pflash,format=qcow2,"
+                                              "file=%s", flash);
+    Vm *vm;
+
+    g_assert_true(mkimg(flash, "qcow2", 1));
+    vm = vm_start(MEM_ANON, SIZE, the_machine()->is_pc ? pflash : "");
+    vm_save(vm, "clean");
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'stop'}");
+    vm_load(vm, "clean");
+    vm_load(vm, "clean");
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
+    qtest_qmp_assert_success(vm->qts, "{'execute': 'stop'}");
+    vm_end(vm);
+    unlink(flash);
+}
+
 void add_rules_tests(void)
 {
     add_per_strategy("rules/ignore-shared-block-is-not-touched",
@@ -454,6 +474,8 @@ void add_rules_tests(void)
                      test_capabilities_are_refused);
     add_per_strategy("rules/verify-finds-a-difference",
                      test_verify_finds_a_difference);
+    qtest_add_func("ram-reset/rules/two-loads-while-stopped",
+                   test_two_loads_while_stopped);
     qtest_add_func("ram-reset/rules/prealloc-stays-allocated",
                    test_prealloc_stays_allocated);
     qtest_add_data_func("ram-reset/rules/failing-strategy-falls-back/madvise",
