@@ -24,7 +24,7 @@ HOOK_LIMIT = 119
 # Everything below these goes into QEMU's tree at the same path.
 OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'contrib',
                 'tests/unit', 'tests/qtest', 'docs/specs', 'docs/system',
-                'docs/devel')
+                'docs/devel', 'configs')
 IGNORED = re.compile(r'^\.|~$|\.orig$|\.rej$|\.pyc$|^__pycache__$')
 
 
