@@ -4,6 +4,7 @@
  * they stand in for the accesses to registers.
  */
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
@@ -40,6 +41,7 @@ typedef struct {
 
 static void put(Fixture *f, unsigned offset, uint32_t value)
 {
+    value = htole32(value);
     memcpy(f->regs + offset, &value, sizeof(value));
 }
 
@@ -52,13 +54,15 @@ uint32_t __wrap_snapctl_mmio_read(const void *regs, unsigned offset)
         return SNAPCTL_STATUS_PENDING;
     }
     if (offset == SNAPCTL_GENERATION + 4 && torn) {
+        torn = htole64(torn);
         memcpy((char *)regs + SNAPCTL_GENERATION, &torn, sizeof(torn));
         torn = 0;
     }
     if (offset == SNAPCTL_RANDOM + 16 && random_tears) {
         random_tears--;
         memset((char *)regs + SNAPCTL_RANDOM, 0xab, SNAPCTL_RANDOM_SIZE);
-        (*(uint32_t *)((char *)regs + SNAPCTL_GENERATION))++;
+        __real_snapctl_mmio_write((void *)regs, SNAPCTL_GENERATION,
+            __real_snapctl_mmio_read(regs, SNAPCTL_GENERATION) + 1);
     }
     return value;
 }

@@ -1,0 +1,16 @@
+/*
+ * What is not tested where there is no Linux of the machine that the test was
+ * built for: qemu-user runs it, which hands some system calls to the host's
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_TEST_EMULATOR_H
+#define RAM_RESET_TEST_EMULATOR_H
+
+#include <stdbool.h>
+
+/* Skip the test that is running if it is so, and @lacks that is needed */
+bool emulator_lacks(const char *lacks);
+
+#endif
