@@ -23,5 +23,6 @@ int main(int argc, char **argv)
     add_rewind_tests();
     add_start_tests();
     add_auto_tests();
+    add_machine_tests();
     return g_test_run();
 }

@@ -15,6 +15,8 @@
 
 #define PAGE (4 * KiB)
 
+static bool small_pages;
+
 const Machine *the_machine(void)
 {
     static const Machine pc = {
@@ -26,7 +28,17 @@ const Machine *the_machine(void)
         MiB / PAGE, false,
     };
 
-    return strcmp(qtest_get_arch(), "aarch64") ? &pc : &virt;
+    static const Machine versatile = {
+        "-M versatilepb -cpu arm926", 0, 0, "versatile.ram", 0, 0, false,
+    };
+
+    return small_pages ? &versatile :
+           strcmp(qtest_get_arch(), "aarch64") ? &pc : &virt;
+}
+
+void use_small_pages(bool on)
+{
+    small_pages = on;
 }
 
 const char *mem_name(MemKind kind)

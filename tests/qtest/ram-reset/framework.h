@@ -48,6 +48,9 @@ typedef struct Machine {
 
 const Machine *the_machine(void);
 
+/* On aarch64: from now on the_machine() is one with target pages of 1 KiB */
+void use_small_pages(bool on);
+
 #define LOW_END (the_machine()->low_end)
 
 /*
@@ -171,6 +174,7 @@ void add_rules_tests(void);
 void add_keeps_tests(void);
 void add_start_tests(void);
 void add_auto_tests(void);
+void add_machine_tests(void);
 void add_rewind_tests(void);
 
 /* These count the host's hugepages, take most of them, or compare times */
