@@ -27,14 +27,19 @@ auth_unix_rw = "none"
 unix_sock_rw_perms = "0777"
 '''
 QEMU_CONF = '''\
-user = "root"
-group = "root"
-dynamic_ownership = 0
+user = "{user}"
+group = "{user}"
+dynamic_ownership = {own}
+namespaces = {namespaces}
 remember_owner = 0
 security_driver = "none"
 stdio_handler = "file"
 hugetlbfs_mount = "/run/hugepages"
 '''
+
+
+# Debian's, for QEMU
+USER = 'libvirt-qemu'
 
 
 class Unavailable(Exception):
@@ -52,7 +57,9 @@ class Libvirtd:
     of the pipe that is its standard input then is closed.
     """
 
-    def __init__(self, generation: str):
+    def __init__(self, generation: str, user: str = 'root'):
+        """@user: whose the domains' QEMUs and disks are."""
+        self._user = user
         self.root = FOLDER / generation
         if not (self.root / '.complete').exists():
             reason = self.root.with_name(f'{generation}.missing')
@@ -72,7 +79,10 @@ class Libvirtd:
             (self.work / name).mkdir()
         (self.work / 'config/libvirtd.conf').write_text(
             LIBVIRTD_CONF.format(uuid=uuid.uuid4()))
-        (self.work / 'config/qemu.conf').write_text(QEMU_CONF)
+        (self.work / 'config/qemu.conf').write_text(QEMU_CONF.format(
+            user=self._user, own=int(self._user != 'root'),
+            # a /dev of the domain's own would not have what a test mounts
+            namespaces='["mount"]' if self._user == 'root' else '[]'))
         self.log = self.work / 'daemon.log'
 
     def _start(self) -> None:
@@ -134,6 +144,11 @@ class Libvirtd:
         if check and run.returncode:
             raise LibvirtError(f'virsh {args[0]}: {run.stderr.strip()}')
         return run
+
+    @property
+    def pid(self) -> int:
+        """Of the process that has made the namespaces."""
+        return self._process.pid
 
     def host_pid(self, pid: int) -> int:
         """The same process as this host's own /proc has it."""

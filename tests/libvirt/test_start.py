@@ -3,12 +3,8 @@
 
 # Takes: 25 s
 
-import re
-import textwrap
-
 import pytest
 
-from lib import products
 from lib.content import check_state, dirty
 from lib.domains import TAG, Config, Domain
 from lib.libvirtd import LibvirtError
@@ -68,40 +64,3 @@ def test_loads_and_reverts_inside_of_the_sandbox(plain_guest):
         assert (status['Seccomp'], status['NoNewPrivs']) == \
             (SECCOMP_FILTER, '1')
         assert plain_guest.qmp('query-ram-reset')['fallbacks'] == 0
-
-
-MANUAL = products.REPO / 'docs/system/ram-reset-libvirt.rst'
-EXAMPLES = [textwrap.dedent(text) for text in re.findall(
-    r'^\.\. code-block:: xml\n\n((?:  .*\n)+)', MANUAL.read_text(), re.M)]
-
-
-@pytest.mark.each_value
-@pytest.mark.parametrize('example', EXAMPLES, ids=('private', 'shared',
-                                                   'hugepages'))
-def test_example_of_the_manual(daemon, example, huge_pool):
-    """As it is, but for names of files, and less memory."""
-    with Domain(daemon, Config()) as domain:
-        path = domain.disk.with_name('example.xml')
-        templates = domain.disk.parent
-        text = example
-        uuid, = re.findall('<uuid>.*?</uuid>', domain.virsh('dumpxml'))
-        named, = re.findall('<uuid>(.*?)</uuid>', example)
-        for old, new in (
-                ('/usr/local/bin/qemu-system-x86_64', str(products.QEMU)),
-                ('/var/lib/libvirt/images/sandbox.qcow2', str(domain.disk)),
-                (f'/dev/shm/templates/libvirt-{named}', str(templates)),
-                (f'<uuid>{named}</uuid>', uuid),
-                ("type='kvm'", "type='qemu'"),
-                ('<name>sandbox<', f'<name>{domain.name}<'),
-                ("<memory unit='GiB'>1<", "<memory unit='MiB'>64<")):
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        path.write_text(text)
-        daemon.virsh('define', '--validate', path)
-        domain.virsh('start')
-        domain.snapshot(TAG)
-        for _ in range(2):
-            domain.virsh_revert(TAG)
-            last = domain.qmp('query-ram-reset')['last-load']
-            assert last['template'].startswith(str(templates))
-        assert domain.state() == 'running'

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Somebody who types what a document says into terminals of a sandbox."""
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import time
+
+from lib.documents import (GUEST, MONITOR, SHELL, XML, SHOWN, Block, Command,
+                           Document)
+from lib.sandbox import CLONE, PATH
+
+TIMEOUT = 240
+# a guest's console asks where the cursor is, the monitor redraws its line
+ESCAPES = re.compile(r'\x1b\[[0-9;?]*[A-Za-z]')
+PROMPT = re.compile(r'(?:^|[\r\n])(?:\[(\d+)\]> |(\(qemu\) )|(guest# ))$')
+# Where no status tells
+REFUSED = {
+    SHELL: re.compile(r'^(Error:|.*"error":)', re.M),
+    MONITOR: re.compile(r'^(Error|unknown command)', re.M),
+    GUEST: re.compile(r'^[\w-]+: .*(cannot|no such|not found|unreachable|'
+                      r'timeout)', re.M | re.I)}
+SHELL_START = ("PS1='[$?]> ' PS2=''; stty -echo; "
+               'true\n')
+
+
+class Wrong(Exception):
+    """What a document says is not what happens."""
+
+
+class Terminal:
+    """A shell in a terminal, and whatever runs in its foreground."""
+
+    def __init__(self, enter: list[str]):
+        self.at = ''
+        self._text = ''
+        words = [*enter, 'env', '-i', 'TERM=dumb', 'HOME=/', f'PATH={PATH}',
+                 'LC_ALL=C.UTF-8', 'bash', '--norc', '--noprofile',
+                 '--noediting', '-i']
+        self.pid, self._end = pty.fork()
+        if not self.pid:
+            os.execvp(words[0], words)
+        self._send(f'cd {CLONE}; {SHELL_START}')
+        while not self._text.endswith('[0]> '):
+            self._read(TIMEOUT)
+        self.at = SHELL
+
+    def _send(self, text: str) -> None:
+        os.write(self._end, text.encode())
+
+    def _read(self, seconds: float) -> None:
+        if not select.select([self._end], [], [], max(seconds, 0))[0]:
+            raise Wrong(f'no prompt after {TIMEOUT} s, but '
+                        f'{self._text[-1000:]!r}')
+        try:
+            data = os.read(self._end, 65536)
+        except OSError:
+            data = b''
+        if not data:
+            raise Wrong(f'the terminal is gone after {self._text[-1000:]!r}')
+        self._text = ESCAPES.sub('', self._text + data.decode(errors='replace'))
+
+    def type(self, text: str) -> str:
+        """What is said until the next prompt, whose kind is "at" then."""
+        self._text = ''
+        self._send(text + '\n')
+        deadline = time.monotonic() + TIMEOUT
+        while not (match := PROMPT.search(self._text)):
+            self._read(deadline - time.monotonic())
+        said = self._text[:match.start()].replace('\r', '')
+        status, monitor, _ = match.groups()
+        self.at = SHELL if status else MONITOR if monitor else GUEST
+        if status not in (None, '0'):
+            raise Wrong(f'{text} ends with status {status}: {said[-2000:]}')
+        return said
+
+    def close(self) -> None:
+        os.close(self._end)
+        # sudo is somebody else's, and ends with its terminal
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+class Typist:
+    """A context: its terminals are closed after."""
+
+    def __init__(self, enter: list[str]):
+        self._enter = enter
+        self._terminals: list[Terminal] = []
+        self.run = 0
+
+    def __enter__(self) -> 'Typist':
+        return self
+
+    def __exit__(self, *unused) -> None:
+        for terminal in self._terminals:
+            terminal.close()
+
+    def _terminal(self, prompt: str) -> Terminal:
+        for terminal in reversed(self._terminals):
+            if terminal.at == prompt:
+                return terminal
+        if prompt != SHELL:
+            raise Wrong(f'nothing has the prompt {prompt!r}')
+        self._terminals.append(Terminal(self._enter))
+        return self._terminals[-1]
+
+    def type(self, command: Command) -> str:
+        said = self._terminal(command.prompt).type(command.text)
+        if REFUSED[command.prompt].search(said):
+            raise Wrong(f'{command.text}: {said[-2000:]}')
+        self.run += 1
+        return said
+
+    def read(self, document: Document, variant: int = 0) -> None:
+        """Do all that it says, with the variant-th of the files of a name."""
+        seen: dict[str, int] = {}
+        for block in document.blocks:
+            if block.caption:
+                seen[block.caption] = seen.get(block.caption, 0) + 1
+                if seen[block.caption] == variant + 1:
+                    self._terminal(SHELL).type(
+                        f"cat >{block.caption} <<'END'\n{block.text}END")
+            self._block(document, block)
+
+    def _block(self, document: Document, block: Block) -> None:
+        if block.language not in (SHELL, XML, 'ini', *SHOWN):
+            raise Wrong(f'{document.name}:{block.line}: nobody tests code in '
+                        f'{block.language or "no language"}')
+        for command in block.commands():
+            if command.left_out():
+                continue
+            try:
+                said = self.type(command)
+            except Wrong as e:
+                raise Wrong(f'{document.name}:{command.line}: {e}') from e
+            print(f'{command.prompt}| {command.text}\n{said}')
