@@ -4,6 +4,7 @@ Takes a Linux guest back to a snapshot with stock QEMU's way of bringing RAM
 back and with each strategy, checks that it is back, and compares.
 """
 
+import json
 import logging
 import secrets
 import signal
@@ -26,6 +27,7 @@ STATE_MIB = 16
 NEEDED_RAM = 6 * GIB
 NEEDED_DISK = 1 * GIB
 WAYS = (*STRATEGIES, 'rewind', 'template')
+FIGURES = products.BUILD / 'demo.json'
 PHASES = ('disk-revert', 'system-reset', 'ram-reset', 'ram-load',
           'device-load')
 
@@ -192,6 +194,16 @@ def reading(results: list[Result]) -> str:
     return '\n'.join(lines)
 
 
+def write_figures(results: list[Result], accel: str) -> None:
+    """For scripts/draw-demo."""
+    FIGURES.write_text(json.dumps({
+        'accel': accel, 'ram-mib': GUEST_RAM // MIB, 'dirty-mib': DIRTY_MIB,
+        'results': [{'memory': r.memory, 'way': r.strategy,
+                     'start': start_ms(r), 'load': r.total,
+                     'again': r.again['phases']['total'] / 1e6,
+                     'rss-mib': r.rss[2] // MIB} for r in results]}, indent=1))
+
+
 def check_host() -> None:
     memory, disk = available_memory(), free_disk(products.BUILD)
     if memory < NEEDED_RAM:
@@ -223,6 +235,7 @@ def demo() -> int:
             for strategy in WAYS:
                 results.append(one_run(progress, workdir, accel, memory,
                                        strategy, saved))
+    write_figures(results, accel)
     print(f'\n{table(results)}\n\n{reading(results)}')
     for text in progress.failed:
         print(f'FAILED: {text}')
