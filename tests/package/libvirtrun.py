@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -89,9 +90,9 @@ def use(emulator: str) -> None:
     if (inside['loads'], after['loads'], state) != (1, 1, 'running'):
         raise Broken(f'the domain is {state} after {inside["loads"]} and '
                      f'{after["loads"]} loads')
-    version = virsh('version').splitlines()
+    version = re.search('Using library: (.*)', virsh('version'))[1]
     say('virsh define, start, snapshot-create-as, snapshot-revert: '
-        f'the domain is {state}; {version[0].strip()}; ' + ', '.join(
+        f'the domain is {state}; {version}; ' + ', '.join(
             f'{b["name"]}: {b["strategy"]}'
             for b in after['last-load']['blocks'] if b['name'] == 'pc.ram'))
     virsh('destroy', 'trial')

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The packaging agrees with Debian's of the same QEMU, and with its page."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / 'packaging/debian'
+DEBIANS = ROOT / 'build/stock-src/debian'
+sys.path.insert(0, str(ROOT / 'tests/package'))
+
+import features     # noqa: E402
+
+
+def rules() -> str:
+    return (PACKAGING / 'rules').read_text().replace('\\\n', ' ')
+
+
+@pytest.fixture
+def debians():
+    if not DEBIANS.is_dir():
+        pytest.skip("build/stock-src is not Debian's source package; "
+                    'scripts/prepare-tree --qemu-src debian fetches it')
+    return DEBIANS
+
+
+def test_what_debian_enables_is_enabled(debians):
+    theirs = set(subprocess.run(
+        ['sh', debians / 'extract-config-opts', 'linux-amd64',
+         debians / 'control'], capture_output=True, text=True,
+        check=True).stdout.split())
+    lists = re.findall(r'addprefix --enable-,([^)]*)\)', rules())
+    ours = {f'--enable-{word}' for text in lists
+            for word in re.split(r'[,\s]+', text) if word}
+    ours |= set(re.findall(r'--[\w-]+(?:=[\w,-]+)?', rules()))
+    ours |= {f'--enable-{name}' for name in
+             re.findall(r'call has,(\w+)\)', rules())}
+    assert theirs - ours == set()
+
+
+def test_libraries_are_debians(debians):
+    def needs(text):
+        block = re.search(r'Build-Depends:(.*?)\n[A-Z]\S+:', text, re.S)[1]
+        lines = [line for line in block.splitlines()
+                 if not line.startswith('#')]
+        return set(re.findall(r'\b(?:lib[\w.+-]+|[\w]+)-dev\b',
+                              '\n'.join(lines)))
+
+    ours = needs((PACKAGING / 'control').read_text())
+    theirs = (debians / 'control').read_text()
+    assert 'libslirp-dev' in ours
+    assert {name for name in ours if name not in theirs} == set()
+
+
+def test_modules_are_in_one_package_each():
+    def modules(name):
+        text = (PACKAGING / name).read_text()
+        return re.findall(r'^usr/lib/qemu-ram-reset/qemu/(\S+)', text, re.M)
+
+    main, more = (modules(f'{name}.install') for name in
+                  ('qemu-ram-reset', 'qemu-ram-reset-modules'))
+    assert main and more
+    assert not set(main) & set(more)
+
+
+def test_exceptions_are_in_the_manual():
+    page = (ROOT / 'docs/system/ram-reset-package.rst').read_text()
+    for exceptions in (features.MORE, *features.LESS.values()):
+        for names in exceptions.values():
+            for name in names:
+                assert name in page
