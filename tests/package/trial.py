@@ -32,7 +32,7 @@ LAUNCHER = '/usr/bin/qemu-ram-reset'
 CHANGES = re.compile(
     '/(dev|proc|sys|run|tmp|packages|guest|trial|results|root'
     '|var/(tmp|log|cache|lib/(dpkg|apt|libvirt|systemd))'
-    '|etc/(ld.so.cache|libvirt/qemu))(/|$)')
+    '|etc/(ld.so.cache|libvirt/(qemu|nwfilter|secrets|storage)))(/|$)')
 
 
 def command(*words: str, check: bool = True) -> subprocess.CompletedProcess:
