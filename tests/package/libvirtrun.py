@@ -119,8 +119,9 @@ def reverts(emulator: str) -> None:
         use(emulator)
     finally:
         virsh('destroy', 'trial', check=False)
-        daemon.terminate()
-        daemon.wait(30)
+        # it has no domains left, and can take its time where all is busy
+        daemon.kill()
+        daemon.wait()
         Path('/etc/libvirt/qemu.conf').write_text(was)
         for path in IMAGES.glob('*'):
             os.unlink(path)
