@@ -23,6 +23,8 @@ SHOWN = ('none', 'yaml')
 LEFT_OUT = {
     './demo': 'it builds, which has been done, and takes minutes',
     './test': 'it runs these tests',
+    './package': 'it builds, too, and tries what it has built in a fresh root',
+    'apt install ./build': 'so does ./package --try',
     'kubectl create configmap': 'there is no cluster here',
 }
 
