@@ -103,9 +103,11 @@ def bad_disk_rules(rng: random.Random, path: Path) -> None:
 
 
 def slow_disk_rules(rng: random.Random, path: Path) -> None:
+    delay = f'delay-ns = "{rng.randrange(100, 3000) * 1000}"\n'
+    if b'delay-ns' not in products.QEMU.read_bytes():
+        delay = ''      # QEMU 10.2 has none
     path.write_text('[inject-error]\nevent = "none"\nerrno = "0"\n'
-                    f'delay-ns = "{rng.randrange(100, 3000) * 1000}"\n'
-                    'iotype = "write"\n')
+                    f'{delay}iotype = "write"\n')
 
 
 class Monitor:
