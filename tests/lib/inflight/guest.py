@@ -240,7 +240,7 @@ class Craft(Ring3Words, Machine):
                             'wait=off',
                 '-mon', 'chardev=qmp1,mode=control',
                 '-device', f'virtio-blk-pci,drive={DISK},id=vd0,'
-                           f'disable-modern=on,addr={DISK_SLOT},'
+                           f'disable-modern=on,queue-size=1024,addr={DISK_SLOT},'
                            f'{on_error}',
                 '-device', self.snapctl(), *self.noise.args))
         self._pings = itertools.count(1)
