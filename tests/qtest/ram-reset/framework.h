@@ -142,6 +142,9 @@ QDict *vm_query_block(Vm *vm, const char *name);
 uint64_t vm_status_kib(Vm *vm, const char *field);
 uint64_t vm_smaps_kib(Vm *vm, const char *field);
 
+/* What the process has, without what is read of programs and libraries */
+uint64_t vm_resident_kib(Vm *vm);
+
 /* The VmFlags of RAM, in smaps: two letters and a space each */
 char *vm_smaps_flags(Vm *vm);
 

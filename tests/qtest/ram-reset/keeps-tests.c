@@ -50,7 +50,7 @@ static Footprint footprint(Vm *vm)
         .ram_kib = vm_smaps_kib(vm, "Rss") +
                    vm_smaps_kib(vm, "Shared_Hugetlb") +
                    vm_smaps_kib(vm, "Private_Hugetlb"),
-        .process_kib = vm_status_kib(vm, "VmRSS"),
+        .process_kib = vm_resident_kib(vm),
     };
 }
 

@@ -6,6 +6,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <glib/gstdio.h>
 #include "qemu/units.h"
 #include "qobject/qdict.h"
 #include "framework.h"

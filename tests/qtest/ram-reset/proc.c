@@ -41,6 +41,11 @@ uint64_t vm_status_kib(Vm *vm, const char *field)
     return kib_field(text, field);
 }
 
+uint64_t vm_resident_kib(Vm *vm)
+{
+    return vm_status_kib(vm, "RssAnon") + vm_status_kib(vm, "RssShmem");
+}
+
 /* RAM's part of smaps, and all that comes behind it */
 static char *smaps_entry(Vm *vm)
 {
