@@ -99,12 +99,17 @@ static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                           int64_t ram_end, bool loaded)
 {
     watch_migration();
+    if (migrate_mapped_ram() && ram_reset_rewind_wanted()) {
+        /* Nobody has said what has been loaded */
+        ram_reset_no_baseline(mapped_ram);
+        ram_reset_stop_tracking();
+        return;
+    }
     if (!ram_reset_take_baseline(&ram_reset_migrate_ignored, loaded)) {
         return;
     }
     if (ram_end <= 0) {
-        ram_reset_forget_baseline(migrate_mapped_ram() ? mapped_ram :
-                                  "in the snapshot, RAM lies between other "
+        ram_reset_forget_baseline("in the snapshot, RAM lies between other "
                                   "things");
         return;
     }

@@ -14,6 +14,7 @@
 #include "system/runstate.h"
 #include "migration/misc.h"
 #include "migration/ram-reset.h"
+#include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
 #include "migration/ram-reset-identity.h"
@@ -38,12 +39,14 @@ bool ram_reset_save_prepare(Error **errp)
 }
 
 /*
- * Of those who save RAM, savevm alone does so in the main thread.  It has
- * stopped vCPUs before, so nobody writes to RAM until all of it is saved.
+ * Of those who save RAM, savevm alone does so in the main thread, where a timer
+ * syncs for a migration with auto-converge as well.  savevm has stopped vCPUs
+ * before, so nobody writes to RAM until all of it is saved.
  */
 void ram_reset_save_sync(void)
 {
-    bool savevm = qemu_get_thread_id() == getpid();
+    bool savevm = qemu_get_thread_id() == getpid() &&
+                  !migrate_get_current()->migration_thread_running;
 
     qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
     if (savevm) {

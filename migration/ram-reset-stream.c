@@ -33,7 +33,7 @@ typedef struct RamStream {
     uint64_t next_offset;   /* with mapped-ram, behind the last block's pages */
     bool ignore_shared;     /* the RAM blocks come with their addresses */
     bool mapped_ram;        /* each block is followed by its pages */
-    bool finished;          /* the visitor wants nothing more */
+    bool finished;          /* nothing more is wanted */
     Error **errp;
 } RamStream;
 
@@ -161,8 +161,9 @@ static RamStreamResult stream_mapped_pages(RamStream *s, const char *name,
     g_autofree unsigned long *stored = g_try_malloc0(bytes);
     RamStreamResult res;
 
-    if (!stored) {
-        error_setg(s->errp, "block '%s' has %" PRIu64 " bytes", name, len);
+    if (!stored && bytes) {
+        error_setg(s->errp, "there is no memory for the list of pages of block "
+                   "'%s', of %" PRIu64 " bytes", name, len);
         return RAM_STREAM_BAD;
     }
     qemu_get_buffer_at(s->f, (uint8_t *)stored, bytes, at[0]);
@@ -188,14 +189,17 @@ static RamStreamResult stream_mapped_block(RamStream *s, const char *name,
                                            uint64_t len)
 {
     uint32_t version = qemu_get_be32(s->f);
-    uint64_t size = qemu_get_be64(s->f), at[2], end;
+    uint64_t size = qemu_get_be64(s->f), bitmap = qemu_get_be64(s->f);
+    uint64_t at[2] = { bitmap, qemu_get_be64(s->f) }, end;
 
-    at[0] = qemu_get_be64(s->f);
-    at[1] = qemu_get_be64(s->f);
     if (version != 1 || size != qemu_target_page_size()) {
-        error_setg(s->errp, "mapped-ram of version %" PRIu32 ", with pages of %"
-                   PRIu64 " bytes", version, size);
+        error_setg(s->errp, "mapped-ram %" PRIu32 " with pages of %" PRIu64
+                   " bytes", version, size);
         return RAM_STREAM_UNKNOWN;
+    }
+    /* Since 11.1 that of a block that is ignored */
+    if (s->ignore_shared && !at[0]) {
+        return stream_check(s);
     }
     if (at[0] <= s->next_offset || at[1] <= at[0] ||
         uadd64_overflow(at[1], len, &end) || end > INT64_MAX) {
@@ -205,8 +209,8 @@ static RamStreamResult stream_mapped_block(RamStream *s, const char *name,
     }
     s->next_offset = end;
     qemu_set_offset(s->f, end, SEEK_SET);
-    return s->visitor->page ? stream_mapped_pages(s, name, len, at)
-                            : stream_check(s);
+    return s->visitor->page ? stream_mapped_pages(s, name, len, at) :
+                              stream_check(s);
 }
 
 static RamStreamResult stream_blocks(RamStream *s, uint64_t total)

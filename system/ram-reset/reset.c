@@ -26,6 +26,7 @@
 static struct {
     RamResetBlockList *list;    /* of the reset under way, or NULL */
     unsigned last;              /* where the last lookup ended */
+    bool all_notified;          /* of what is loaded */
     uint64_t fallbacks;
 } reset;
 
@@ -240,6 +241,7 @@ void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
     }
     unmap_all(ignored);
     reset.list = ram_reset_list_blocks();
+    reset.all_notified = all_notified;
     all = reset.list->bytes;
     for (unsigned i = 0; i < reset.list->nr; i++) {
         RamResetBlock *blk = &reset.list->blocks[i];
@@ -329,6 +331,9 @@ void ram_reset_complete_zeroing(void)
 
         if (blk->parts && !blk->zeroed) {
             zero_parts(blk, true);
+        }
+        if (!reset.all_notified) {
+            g_clear_pointer(&blk->known, zeromap_free);
         }
     }
 }

@@ -16,14 +16,15 @@ from lib.sandbox import CLONE, PATH
 TIMEOUT = 240
 # a guest's console asks where the cursor is, the monitor redraws its line
 ESCAPES = re.compile(r'\x1b\[[0-9;?]*[A-Za-z]')
-PROMPT = re.compile(r'(?:^|[\r\n])(?:\[(\d+)\]> |(\(qemu\) )|(guest# ))$')
+# The shell's also follows a line without an end
+PROMPT = re.compile(r'(?:\[(\d+)\]> |(?:^|[\r\n])(?:(\(qemu\) )|(guest# )))$')
 # Where no status tells
 REFUSED = {
-    SHELL: re.compile(r'^(Error:|.*"error":)', re.M),
-    MONITOR: re.compile(r'^(Error|unknown command)', re.M),
+    SHELL: re.compile(r'^(Error:|.*"error":|.*: command not found)', re.M),
+    MONITOR: re.compile(r'^(Error|unknown command|Try "help)', re.M),
     GUEST: re.compile(r'^[\w-]+: .*(cannot|no such|not found|unreachable|'
                       r'timeout)', re.M | re.I)}
-SHELL_START = ("PS1='[$?]> ' PS2=''; stty -echo; "
+SHELL_START = ("PS1='[$?]> ' PS2=''; set -o pipefail; stty -echo; "
                'true\n')
 
 

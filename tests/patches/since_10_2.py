@@ -46,6 +46,8 @@ def test_mapped_ram(tmp_path, fast_accel, strategy, memory):
             assert guest.ram_image() == image
             load = guest.last_load()
             assert not load['rewound'] and 'mapped-ram' in load['blocker']
+            rewind = guest.qmp('query-ram-reset')['rewind']
+            assert 'mapped-ram' in rewind['blocker']
             block, = (b for b in load['blocks'] if b['name'] == RAM)
             assert not block['fallback']
             if block['strategy'] in ('madvise', 'remap'):

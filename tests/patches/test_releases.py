@@ -69,8 +69,9 @@ def test_qtests_pass(release, program):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env=environment(release), cwd=PLACE / release / 'qemu')
     passed = re.findall(r'^ok \d+ (?!.*# SKIP)', run.stdout, re.M)
-    bad = re.findall(r'^(?:not ok .*|ok .*# SKIP.*|Bail out.*)', run.stdout,
-                     re.M)
+    bad = re.findall(r'^(?:not ok .*|Bail out.*)', run.stdout, re.M)
+    if os.geteuid() == 0:       # for others some tests are out of reach
+        bad += re.findall(r'^ok .*# SKIP.*', run.stdout, re.M)
     print(f'QEMU {release}, {program}: {len(passed)} passed')
     assert not bad and run.returncode == 0, '\n'.join(bad)
     assert len(passed) > 20

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Takes: 20 s
+"""A live migration that slows the guest down is nobody's savevm.
+
+With auto-converge a timer of the main thread, where savevm saves, looks at the
+dirty log while the guest runs, if a pass takes longer than 5 s.
+"""
+
+import time
+
+from lib.guests import Ring3
+from lib.machine import MIB
+
+RAM_SIZE = 128 * MIB
+WORK = Ring3.FIRST_FREE, 56 * MIB
+SPEED = 8 * MIB
+PATIENCE = 60
+
+
+def test_live_migration(tmp_path, fast_accel, served):
+    with Ring3(tmp_path, accel=fast_accel, strategy=served,
+               ram=RAM_SIZE) as guest:
+        guest.qmp('migrate-set-capabilities', capabilities=[
+            {'capability': 'auto-converge', 'state': True}])
+        guest.qmp('migrate-set-parameters',
+                  **{'max-bandwidth': SPEED, 'downtime-limit': 1})
+        guest.ask('fill', *WORK, 1)
+        start, length = WORK
+        guest.serial.send(f'loop {start:x} {length // 4096:x} 1000 40000000\n')
+        guest.qmp('migrate', uri='exec:cat >/dev/null')
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            info = guest.qmp('query-migrate')
+            assert info['status'] == 'active'
+            if info['ram']['dirty-sync-count'] >= 4:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(f'{info["ram"]["dirty-sync-count"]} passes')
+        guest.qmp('migrate_cancel')
