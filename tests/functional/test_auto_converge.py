@@ -31,10 +31,10 @@ def test_live_migration(tmp_path, fast_accel, served):
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             info = guest.qmp('query-migrate')
-            assert info['status'] == 'active'
-            if info['ram']['dirty-sync-count'] >= 4:
+            assert info['status'] in ('setup', 'active')
+            if info.get('ram', {}).get('dirty-sync-count', 0) >= 4:
                 break
             time.sleep(0.1)
         else:
-            raise AssertionError(f'{info["ram"]["dirty-sync-count"]} passes')
+            raise AssertionError(f'not in {PATIENCE} s: {info}')
         guest.qmp('migrate_cancel')
