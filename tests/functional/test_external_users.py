@@ -48,9 +48,11 @@ def boot(tmp_path_factory, linux_accel) -> Callable[..., Linux]:
         if driver not in disks:
             with Linux(tmp_path_factory.mktemp(driver), **machine, **kwargs
                        ) as guest:
+                before = in_use(guest)
                 guest.run(f'insmod /lib/{driver}.ko')
                 if driver == 'virtio_mem':
                     wait_for(lambda: plugged(guest), PLUGGED)
+                    wait_for(lambda: in_use(guest), before + PLUGGED)
                 guest.save(BOOTED)
             disks[driver] = guest.disk
         shutil.copy(disks[driver], workdir / 'disk.qcow2')
@@ -256,10 +258,17 @@ def plugged(guest: Linux) -> int:
     return device['data']['size']
 
 
+def in_use(guest: Linux) -> int:
+    """Bytes that the guest's kernel has to give, which come later."""
+    return int(guest.run('grep MemTotal /proc/meminfo').split()[1]) << 10
+
+
 def plug(guest: Linux, size: int) -> None:
+    expected = in_use(guest) + size - plugged(guest)
     guest.qmp('qom-set', path='/machine/peripheral/vm0',
               property='requested-size', value=size)
     wait_for(lambda: plugged(guest), size)
+    wait_for(lambda: in_use(guest), expected)
 
 
 def populated(guest: Linux) -> int:
