@@ -3,6 +3,7 @@
 
 import errno
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -77,6 +78,14 @@ def remove(path):
         path.unlink()
     elif path.exists():
         shutil.rmtree(path)
+
+
+def read_stamp(tree):
+    """What scripts/prepare-tree knows of it; without a source: not all."""
+    try:
+        return json.loads((tree / STAMP).read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def qemu_version(tree):
