@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/build-cross: qemu-user is there as a whole, or not."""
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+
+from lib.products import REPO
+
+
+@pytest.fixture
+def cross(tmp_path, monkeypatch):
+    """The script, with a folder of its own and without an archive."""
+    loader = SourceFileLoader('cross', str(REPO / 'scripts/build-cross'))
+    module = module_from_spec(spec_from_loader('cross', loader))
+    loader.exec_module(module)
+
+    def fetch(apt, packages, partial):
+        module.remove(partial)
+        (partial / 'usr/bin').mkdir(parents=True)
+        for _, name, _ in module.MACHINES.values():
+            (partial / f'usr/bin/qemu-{name}').touch()
+    monkeypatch.setattr(module, 'fetch', fetch)
+    monkeypatch.setattr(module, 'BUILD', tmp_path)
+    monkeypatch.setattr(module, 'EMULATORS', tmp_path / 'cross/qemu-user')
+    for name in ('check_compiler', 'libraries', 'meson'):
+        monkeypatch.setattr(module, name, lambda *unused: None)
+    return module
+
+
+def names(cross) -> set[str]:
+    return {path.name for path in cross.EMULATORS.iterdir()}
+
+
+WHOLE = {'qemu-aarch64', 'qemu-s390x'}
+
+
+@pytest.mark.parametrize('moves', range(3))
+def test_interrupted_between_two_files(cross, monkeypatch, moves):
+    done, rename = [], Path.rename
+
+    def interrupted(path, target):
+        if len(done) == moves:
+            raise KeyboardInterrupt
+        done.append(path)
+        return rename(path, target)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, 'rename', interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cross.build('s390x')
+    assert not cross.EMULATORS.exists()
+    cross.build('s390x')
+    assert names(cross) == WHOLE
+
+
+def test_half_a_folder_is_fetched_anew(cross):
+    cross.EMULATORS.mkdir(parents=True)
+    (cross.EMULATORS / 'qemu-aarch64').touch()
+    cross.build('arm64')
+    assert names(cross) == WHOLE
