@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""./test: what is built for other machines, and which tests are left out."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from lib.products import REPO
+
+FAKES = {'scripts/bootstrap': 'echo "machines: $RAM_RESET_MACHINES"',
+         'scripts/summary': '',
+         # this host's hugepages are let alone
+         'bin/cat': 'echo none',
+         'build/venv/bin/meson': 'for a; do echo "[$a]"; done'}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Returns: (whether other machines are built for, what meson is told)."""
+    shutil.copy(REPO / 'test', tmp_path / 'test')
+    for name, text in FAKES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\n{text}\n')
+        path.chmod(0o755)
+    monkeypatch.setenv('PATH', f'{tmp_path}/bin:{os.environ["PATH"]}')
+    for name in ('RAM_RESET_MACHINES', 'RAM_RESET_ALL'):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*args: str) -> tuple[bool, list[str]]:
+        said = subprocess.run([tmp_path / 'test', *args], text=True,
+                              capture_output=True, check=True).stdout
+        first, *words = said.splitlines()
+        words = [word[1:-1] for word in words]
+        return (first == 'machines: 1',
+                words[words.index('--print-errorlogs') + 1:])
+    return run
+
+
+LONG, OTHERS = ['--no-suite', 'long'], ['--no-suite', 'machines']
+
+
+@pytest.mark.parametrize('given,machines,told', [
+    ('', False, [*LONG, *OTHERS]),
+    ('--verbose', False, ['--verbose', *LONG, *OTHERS]),
+    ('--repeat 3', False, ['--repeat', '3', *LONG, *OTHERS]),
+    ('unit', False, ['--suite', 'unit', *LONG, *OTHERS]),
+    # they are in the suite long, and are named
+    ('releases', False, ['releases', *OTHERS]),
+    ('patches', False, ['--suite', 'patches', *OTHERS]),
+    ('machines', True, ['--suite', 'machines']),
+    ('s390x-test-snapctl-lib', True, ['s390x-test-snapctl-lib']),
+    ('--all', True, []),
+    ('--all --repeat 3', True, ['--repeat', '3']),
+    ('--all unit', False, ['--suite', 'unit', *OTHERS]),
+    ('--all ram-reset-test', False, ['ram-reset-test', *OTHERS]),
+    ('--all unit machines', True, ['--suite', 'unit', '--suite', 'machines']),
+])
+def test_what_is_run(run, given, machines, told):
+    assert run(*given.split()) == (machines, told)
