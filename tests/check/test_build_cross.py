@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """scripts/build-cross: qemu-user is there as a whole, or not."""
 
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
 
-from lib.products import REPO
+from lib.scripts import load
 
 
 @pytest.fixture
 def cross(tmp_path, monkeypatch):
     """The script, with a folder of its own and without an archive."""
-    loader = SourceFileLoader('cross', str(REPO / 'scripts/build-cross'))
-    module = module_from_spec(spec_from_loader('cross', loader))
-    loader.exec_module(module)
+    module = load('build-cross')
 
     def fetch(apt, packages, partial):
         module.remove(partial)

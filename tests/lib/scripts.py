@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What is in scripts, to be called by tests."""
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from types import ModuleType
+
+from lib.products import REPO
+
+
+def load(name: str) -> ModuleType:
+    """A script in Python, without running it."""
+    loader = SourceFileLoader(name.replace('-', '_'),
+                              str(REPO / 'scripts' / name))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
