@@ -106,6 +106,29 @@ def release_of(version):
     return f'{major}.{minor + (micro >= 50)}'
 
 
+def prepared(place):
+    stock = place / STOCK_SRC.name
+    return stock if (read_stamp(stock) or {}).get('source') else None
+
+
+def stock_of(release):
+    """The untouched source of @release; fetched, if it is not there yet."""
+    for place in (BUILD, BUILD / 'releases' / release):
+        stock = prepared(place)
+        if stock and release_of(qemu_version(stock)) == release:
+            return stock
+    return fetch(place, f'debian:{release}')
+
+
+def fetch(place, source):
+    run = subprocess.run([ROOT / 'scripts/prepare-tree', '--stock', '--place',
+                          place, '--qemu-src', source],
+                         stderr=subprocess.PIPE, text=True)
+    if run.returncode:
+        raise Failure(run.stderr.strip().removeprefix('prepare-tree: '))
+    return prepared(place)
+
+
 def overlay_files():
     """Repo-relative paths of the files that are laid over QEMU's tree."""
     found = []

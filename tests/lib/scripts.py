@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is in scripts, to be called by tests."""
+"""What is in scripts, and in tests, to be called by tests."""
 
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -8,10 +8,10 @@ from types import ModuleType
 from lib.products import REPO
 
 
-def load(name: str) -> ModuleType:
+def load(name: str, folder: str = 'scripts') -> ModuleType:
     """A script in Python, without running it."""
-    loader = SourceFileLoader(name.replace('-', '_'),
-                              str(REPO / 'scripts' / name))
+    loader = SourceFileLoader(f'loaded_{name.removesuffix(".py")}'
+                              .replace('-', '_'), str(REPO / folder / name))
     module = module_from_spec(spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
