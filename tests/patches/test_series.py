@@ -6,8 +6,9 @@ What needs the source of other releases is in test_releases.py.
 
 import pytest
 
-from common import (HOOK_LIMIT, QEMU_SRC, STOCK_SRC, apply_series,
+from common import (BUILD, HOOK_LIMIT, QEMU_SRC, STOCK_SRC, apply_series,
                     overlay_files, qemu_version, release_of, series)
+from lib.compiled import check_quiet
 from lib.exported import check_series
 
 
@@ -41,6 +42,10 @@ def test_built_tree_holds_the_series(tmp_path):
 
 def test_overlay_files_are_new():
     assert not [n for n in overlay_files() if (STOCK_SRC / n).exists()]
+
+
+def test_compiles_without_a_warning():
+    check_quiet(BUILD / 'qemu', QEMU_SRC)
 
 
 def test_exported_series(tmp_path):
