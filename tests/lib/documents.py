@@ -104,6 +104,9 @@ class Document:
 def markdown_blocks(lines: list[str]):
     begin = None
     for number, line in enumerate(lines):
+        # one within a list, or of another kind, would be seen by nobody
+        assert not re.match(r'\s+```|\s*(>|[-*+]|\d+[.)])\s*```|\s*~~~', line), \
+            f'line {number + 1}: code has ``` at the begin of a line'
         assert not line.startswith('    ') or begin is not None or \
             is_of_list(lines, number), f'line {number + 1} is code without ```'
         if not line.startswith('```'):
@@ -114,6 +117,7 @@ def markdown_blocks(lines: list[str]):
             yield Block(lines[begin][3:], '', dedent(lines[begin + 1:number]),
                         begin + 2)
             begin = None
+    assert begin is None, f'line {begin + 1}: code without an end'
 
 
 def is_of_list(lines: list[str], number: int) -> bool:
