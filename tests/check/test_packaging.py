@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The packaging agrees with Debian's of the same QEMU, and with its page."""
 
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ DEBIANS = ROOT / 'build/stock-src/debian'
 sys.path.insert(0, str(ROOT / 'tests/package'))
 
 import features     # noqa: E402
+import trial        # noqa: E402
 
 
 def rules() -> str:
@@ -73,3 +75,36 @@ def test_exceptions_are_in_the_manual():
         for names in exceptions.values():
             for name in names:
                 assert name in page
+
+
+def last_line_of_a_trial(release, monkeypatch, capsys, found=(), known=False):
+    """With @found packages of Debian 13, and its features @known or not."""
+    monkeypatch.setattr(trial, 'LEFT_OUT', [])
+    monkeypatch.setattr(trial.sys, 'argv', ['trial.py', release])
+    for name in ('install', 'apparmor', 'boots', 'loops', 'harness',
+                 'reverts', 'remove'):
+        monkeypatch.setattr(trial, name, lambda *unused: None)
+    monkeypatch.setattr(trial, 'debs', lambda folder='': list(found))
+    monkeypatch.setattr(trial, 'apt', lambda *words, **unused: 'Depends: it')
+    same = {what: ['it'] for what in features.QUESTIONS}
+    monkeypatch.setattr(features, 'ask', lambda binary: same)
+    monkeypatch.setattr(features, 'surprises', lambda *unused: [])
+    monkeypatch.setattr(trial.Path, 'exists', lambda path: known)
+    monkeypatch.setattr(trial.Path, 'write_text', lambda *unused: None)
+    monkeypatch.setattr(trial.Path, 'read_text', lambda path: json.dumps(same))
+    trial.main()
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_whole_trial_says_so(monkeypatch, capsys):
+    for release in ('12', '13'):
+        assert last_line_of_a_trial(
+            release, monkeypatch, capsys, found=['/x.deb'],
+            known=True).startswith('All went as it should, in ')
+
+
+def test_a_trial_says_what_it_has_not_tried(monkeypatch, capsys):
+    last = last_line_of_a_trial('12', monkeypatch, capsys)
+    assert last.startswith('What was tried went as it should, in ')
+    assert last.endswith("; not tried: apt's refusal of packages for Debian "
+                         "13, comparison with Debian 13's features")
