@@ -56,7 +56,7 @@ uint64_t snapctl_counted(Snapctl *s, const char *what);
 /* A QMP command without arguments */
 void snapctl_qmp(Snapctl *s, const char *name);
 
-/* The next SNAPCTL_COMPLETED; words of the error if it is to have failed */
+/* The next SNAPCTL_COMPLETED; a pattern of its error if it has to have one */
 void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
                           const char *tag, const char *error);
 
