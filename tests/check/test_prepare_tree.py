@@ -83,6 +83,14 @@ def test_place_of_a_user_is_refused(tmp_path, place, theirs, source, name):
     check_refused(run, theirs, had)
 
 
+def test_what_lies_beside_is_kept(place):
+    for name in ('.unpack-mine', 'mine', '.ram-reset-unpack-left'):
+        (place / name).mkdir()
+    assert prepare('--stock', '--place', place).returncode == 0
+    assert sorted(path.name for path in place.iterdir()) == [
+        '.unpack-mine', 'mine', 'stock-src']
+
+
 def test_own_outdir_is_made_anew(tmp_path, place, source):
     out = tmp_path / 'out'
     out.mkdir()
