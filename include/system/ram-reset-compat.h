@@ -11,11 +11,14 @@
 #ifndef SYSTEM_RAM_RESET_COMPAT_H
 #define SYSTEM_RAM_RESET_COMPAT_H
 
-/* Release candidates of 11.1 are 11.0.90 and up, what precedes them 11.0.50 */
-#define RAM_RESET_QEMU_MINOR (QEMU_VERSION_MINOR + (QEMU_VERSION_MICRO >= 50))
+/*
+ * Release candidates of 11.1 are 11.0.90 and up, what precedes them 11.0.50.
+ * There are three releases a year: 10.2 is followed by 11.0.
+ */
+#define RAM_RESET_QEMU_NR(major, minor) ((major) * 3 + (minor))
 #define RAM_RESET_QEMU_SINCE(major, minor) \
-    (QEMU_VERSION_MAJOR > (major) || \
-     (QEMU_VERSION_MAJOR == (major) && RAM_RESET_QEMU_MINOR >= (minor)))
+    (RAM_RESET_QEMU_NR(QEMU_VERSION_MAJOR, QEMU_VERSION_MINOR) + \
+     (QEMU_VERSION_MICRO >= 50) >= RAM_RESET_QEMU_NR(major, minor))
 
 #include "exec/cpu-common.h"
 #include "exec/target_page.h"
