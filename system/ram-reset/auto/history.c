@@ -124,22 +124,35 @@ const PolicyChunk *history_chunks(const History *h, size_t *nr, uint64_t *chunk)
     return h->chunks;
 }
 
-/* What the snapshot has written is what is not known to be zero any more */
+static void add_stored(History *h, uint64_t start, uint64_t end)
+{
+    uint64_t upto;
+
+    for (; start < end; start = upto) {
+        upto = MIN(end, (start / h->chunk + 1) * h->chunk);
+        h->chunks[start / h->chunk].stored += (upto - start) / PAGE_SIZE;
+    }
+}
+
+/*
+ * What the snapshot has written is what is not known to be zero any more.
+ * Target pages can be smaller than the policy's; a part counts as a page, once.
+ */
 static void count_stored(History *h, const ZeroMap *known)
 {
-    uint64_t at = 0, end;
+    uint64_t at = 0, counted = 0;
 
     for (size_t i = 0; i < h->nr; i++) {
         h->chunks[i].stored = 0;
     }
     while (at < h->len) {
-        at += zeromap_run(known, at, h->len - at);
-        end = at + zeromap_gap(known, at, h->len - at);
-        while (at < end) {
-            uint64_t upto = MIN(end, (at / h->chunk + 1) * h->chunk);
+        uint64_t start = at + zeromap_run(known, at, h->len - at);
 
-            h->chunks[at / h->chunk].stored += (upto - at) / PAGE_SIZE;
-            at = upto;
+        at = start + zeromap_gap(known, start, h->len - start);
+        if (start < at) {
+            start = MAX(QEMU_ALIGN_DOWN(start, PAGE_SIZE), counted);
+            counted = ROUND_UP(at, PAGE_SIZE);
+            add_stored(h, start, counted);
         }
     }
 }
