@@ -20,50 +20,19 @@
 #include "ram.h"
 #include "savevm.h"
 #include "migration/ram-reset-stream.h"
-
-#define NAME_SIZE 256
-
-typedef struct RamStream {
-    QEMUFile *f;
-    const RamStreamVisitor *visitor;
-    void *opaque;
-    char block[NAME_SIZE];
-    uint8_t *page;
-    uint32_t section;
-    uint64_t next_offset;   /* with mapped-ram, behind the last block's pages */
-    bool ignore_shared;     /* the RAM blocks come with their addresses */
-    bool mapped_ram;        /* each block is followed by its pages */
-    bool finished;          /* nothing more is wanted */
-    Error **errp;
-} RamStream;
-
-/*
- * A read that fails sets an error in the file.  One beyond the end need not:
- * a qcow2 image has zeros there, so nothing may loop for as long as they last.
- */
-static RamStreamResult stream_check(RamStream *s)
-{
-    int ret = qemu_file_get_error(s->f);
-
-    if (ret) {
-        error_setg_errno(s->errp, -ret, "the VM state ends too early, or "
-                         "cannot be read");
-        return RAM_STREAM_BAD;
-    }
-    return RAM_STREAM_DONE;
-}
+#include "migration/ram-reset-stream-mapped.h"
 
 static void stream_get_name(RamStream *s, char *name)
 {
     uint8_t len = qemu_get_byte(s->f);
 
-    memset(name, 0, NAME_SIZE);
+    memset(name, 0, RAM_STREAM_NAME);
     qemu_get_buffer(s->f, (uint8_t *)name, len);
 }
 
 static void stream_skip(RamStream *s, size_t len)
 {
-    uint8_t buf[NAME_SIZE];
+    uint8_t buf[RAM_STREAM_NAME];
 
     while (len && !qemu_file_get_error(s->f)) {
         size_t n = MIN(len, sizeof(buf));
@@ -76,7 +45,7 @@ static void stream_skip(RamStream *s, size_t len)
 /* The subsections of the configuration, all of which have a known layout */
 static RamStreamResult stream_subsection(RamStream *s)
 {
-    char name[NAME_SIZE], capability[NAME_SIZE];
+    char name[RAM_STREAM_NAME], capability[RAM_STREAM_NAME];
 
     qemu_get_byte(s->f);
     stream_get_name(s, name);
@@ -102,21 +71,21 @@ static RamStreamResult stream_subsection(RamStream *s)
         error_setg(s->errp, "the VM state has an unknown '%s'", name);
         return RAM_STREAM_UNKNOWN;
     }
-    return stream_check(s);
+    return ram_stream_check(s);
 }
 
 static RamStreamResult stream_configuration(RamStream *s)
 {
     RamStreamResult res = RAM_STREAM_DONE;
-    char name[NAME_SIZE] = "";
+    char name[RAM_STREAM_NAME] = "";
     uint32_t len = qemu_get_be32(s->f);
 
-    qemu_get_buffer(s->f, (uint8_t *)name, MIN(len, NAME_SIZE - 1));
-    if (len >= NAME_SIZE) {
+    qemu_get_buffer(s->f, (uint8_t *)name, MIN(len, RAM_STREAM_NAME - 1));
+    if (len >= RAM_STREAM_NAME) {
         error_setg(s->errp, "the VM state's machine type is damaged");
         return RAM_STREAM_BAD;
     }
-    res = stream_check(s);
+    res = ram_stream_check(s);
     s->ignore_shared = false;
     s->mapped_ram = false;
     while (res == RAM_STREAM_DONE &&
@@ -135,7 +104,7 @@ static RamStreamResult stream_header(RamStream *s)
 {
     uint32_t magic = qemu_get_be32(s->f);
     uint32_t version = qemu_get_be32(s->f);
-    RamStreamResult res = stream_check(s);
+    RamStreamResult res = ram_stream_check(s);
 
     if (res != RAM_STREAM_DONE) {
         return res;
@@ -152,73 +121,12 @@ static RamStreamResult stream_header(RamStream *s)
     return RAM_STREAM_DONE;
 }
 
-/* @at: of the bitmap of pages that are not zero, and of all pages */
-static RamStreamResult stream_mapped_pages(RamStream *s, const char *name,
-                                           uint64_t len, const uint64_t at[2])
-{
-    size_t size = qemu_target_page_size();
-    uint64_t nr = len / size, bytes = BITS_TO_LONGS(nr) * sizeof(long);
-    g_autofree unsigned long *stored = g_try_malloc0(bytes);
-    RamStreamResult res;
-
-    if (!stored && bytes) {
-        error_setg(s->errp, "there is no memory for the list of pages of block "
-                   "'%s', of %" PRIu64 " bytes", name, len);
-        return RAM_STREAM_BAD;
-    }
-    qemu_get_buffer_at(s->f, (uint8_t *)stored, bytes, at[0]);
-    res = stream_check(s);
-    for (uint64_t i = 0; i < nr && res == RAM_STREAM_DONE; i++) {
-        bool zero = !test_bit(i, stored);
-
-        if (!zero) {
-            qemu_get_buffer_at(s->f, s->page, size, at[1] + i * size);
-        }
-        res = stream_check(s);
-        if (res == RAM_STREAM_DONE &&
-            !s->visitor->page(s->opaque, name, i * size,
-                              zero ? NULL : s->page, s->errp)) {
-            return RAM_STREAM_STOPPED;
-        }
-    }
-    return res;
-}
-
-/* See MappedRamHeader in ram.c; the next block comes behind the pages */
-static RamStreamResult stream_mapped_block(RamStream *s, const char *name,
-                                           uint64_t len)
-{
-    uint32_t version = qemu_get_be32(s->f);
-    uint64_t size = qemu_get_be64(s->f), bitmap = qemu_get_be64(s->f);
-    uint64_t at[2] = { bitmap, qemu_get_be64(s->f) }, end;
-
-    if (version != 1 || size != qemu_target_page_size()) {
-        error_setg(s->errp, "mapped-ram %" PRIu32 " with pages of %" PRIu64
-                   " bytes", version, size);
-        return RAM_STREAM_UNKNOWN;
-    }
-    /* Since 11.1 that of a block that is ignored */
-    if (s->ignore_shared && !at[0]) {
-        return stream_check(s);
-    }
-    if (at[0] <= s->next_offset || at[1] <= at[0] ||
-        uadd64_overflow(at[1], len, &end) || end > INT64_MAX) {
-        error_setg(s->errp, "its list of RAM blocks is damaged: the pages of "
-                   "block '%s' are at offset %" PRIu64, name, at[1]);
-        return RAM_STREAM_BAD;
-    }
-    s->next_offset = end;
-    qemu_set_offset(s->f, end, SEEK_SET);
-    return s->visitor->page ? stream_mapped_pages(s, name, len, at) :
-                              stream_check(s);
-}
-
 static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
 {
     RamStreamResult res = RAM_STREAM_DONE;
 
     while (total && res == RAM_STREAM_DONE) {
-        char name[NAME_SIZE];
+        char name[RAM_STREAM_NAME];
         uint64_t len;
 
         stream_get_name(s, name);
@@ -226,7 +134,7 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
         if (s->ignore_shared) {
             qemu_get_be64(s->f);
         }
-        res = stream_check(s);
+        res = ram_stream_check(s);
         if (res != RAM_STREAM_DONE) {
             break;
         }
@@ -242,10 +150,10 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
             return RAM_STREAM_STOPPED;
         }
         if (s->mapped_ram) {
-            res = stream_mapped_block(s, name, len);
+            res = ram_stream_mapped_block(s, name, len);
         }
     }
-    s->finished = s->mapped_ram || !s->visitor->page;
+    s->finished = s->mapped_ram || !s->visitor->pages;
     return res;
 }
 
@@ -265,9 +173,9 @@ static RamStreamResult stream_page(RamStream *s, uint64_t offset, bool zero,
         data = s->page;
         qemu_get_buffer_in_place(s->f, &data, size);
     }
-    res = stream_check(s);
+    res = ram_stream_check(s);
     if (res == RAM_STREAM_DONE &&
-        !s->visitor->page(s->opaque, s->block, offset, data, s->errp)) {
+        !s->visitor->pages(s->opaque, s->block, offset, data, size, s->errp)) {
         return RAM_STREAM_STOPPED;
     }
     return res;
@@ -283,7 +191,7 @@ static RamStreamResult stream_ram(RamStream *s)
         uint64_t offset = addr & qemu_target_page_mask();
         unsigned flags = addr & ~qemu_target_page_mask();
 
-        res = stream_check(s);
+        res = ram_stream_check(s);
         if (res != RAM_STREAM_DONE) {
             break;
         }
@@ -293,7 +201,7 @@ static RamStreamResult stream_ram(RamStream *s)
             break;
         case RAM_SAVE_FLAG_ZERO:
         case RAM_SAVE_FLAG_PAGE:
-            if (!s->visitor->page) {
+            if (!s->visitor->pages) {
                 error_setg(s->errp, "pages come before the RAM blocks");
                 return RAM_STREAM_BAD;
             }
@@ -318,7 +226,7 @@ static RamStreamResult stream_section(RamStream *s, uint8_t type)
     RamStreamResult res;
 
     if (type == QEMU_VM_SECTION_START) {
-        char name[NAME_SIZE];
+        char name[RAM_STREAM_NAME];
 
         stream_get_name(s, name);
         qemu_get_be32(s->f);
@@ -338,7 +246,7 @@ static RamStreamResult stream_section(RamStream *s, uint8_t type)
         uint8_t mark = qemu_get_byte(s->f);
 
         qemu_get_be32(s->f);
-        res = stream_check(s);
+        res = ram_stream_check(s);
         if (res == RAM_STREAM_DONE && mark != QEMU_VM_SECTION_FOOTER) {
             error_setg(s->errp, "RAM section without a footer");
             return RAM_STREAM_BAD;
@@ -375,7 +283,7 @@ RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
     while (res == RAM_STREAM_DONE && !s.finished) {
         uint8_t type = qemu_get_byte(f);
 
-        res = stream_check(&s);
+        res = ram_stream_check(&s);
         if (res != RAM_STREAM_DONE) {
             break;
         }
@@ -388,7 +296,7 @@ RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
         case QEMU_VM_COMMAND:
             qemu_get_be16(f);
             stream_skip(&s, qemu_get_be16(f));
-            res = stream_check(&s);
+            res = ram_stream_check(&s);
             break;
         default:
             error_setg(errp, "a section of type %u comes before the end of "

@@ -20,8 +20,8 @@
  *     capabilities x-ignore-shared and mapped-ram were on.  Very old machine
  *     types do not save it.  May be NULL.
  * @block: a RAM block of the snapshot, with its used_length.  May be NULL.
- * @page: a target page.  @data holds target page size bytes, or is NULL if
- *     the page is zero.  NULL to stop, with success, before the first page.
+ * @pages: target pages in a row.  @data holds their @len bytes, or is NULL if
+ *     they are zero.  NULL to stop, with success, before the first page.
  *     With migration capability mapped-ram, a block's pages are visited before
  *     the next block.
  */
@@ -29,8 +29,8 @@ typedef struct RamStreamVisitor {
     bool (*configuration)(void *opaque, const char *machine,
                           bool ignore_shared, bool mapped_ram, Error **errp);
     bool (*block)(void *opaque, const char *name, uint64_t len, Error **errp);
-    bool (*page)(void *opaque, const char *name, uint64_t offset,
-                 const uint8_t *data, Error **errp);
+    bool (*pages)(void *opaque, const char *name, uint64_t offset,
+                  const uint8_t *data, uint64_t len, Error **errp);
 } RamStreamVisitor;
 
 typedef enum RamStreamResult {

@@ -31,7 +31,7 @@ typedef struct ContentCheck {
 } ContentCheck;
 
 static uint8_t *content_state(ContentCheck *c, const char *name,
-                              uint64_t offset, Error **errp)
+                              uint64_t offset, uint64_t len, Error **errp)
 {
     RAMBlock *rb = c->last;
 
@@ -40,7 +40,8 @@ static uint8_t *content_state(ContentCheck *c, const char *name,
         c->last = rb;
         c->last_state = rb ? g_hash_table_lookup(c->states, rb) : NULL;
     }
-    if (!c->last_state || offset >= rb->used_length) {
+    if (!c->last_state || offset >= rb->used_length ||
+        len > rb->used_length - offset) {
         error_setg(errp, "the VM state has page 0x%" PRIx64 " of RAM block "
                    "'%s', which this machine has not", offset, name);
         return NULL;
@@ -49,20 +50,23 @@ static uint8_t *content_state(ContentCheck *c, const char *name,
 }
 
 /* If a page is named more than once, what comes last counts */
-static bool content_page(void *opaque, const char *name, uint64_t offset,
-                         const uint8_t *data, Error **errp)
+static bool content_pages(void *opaque, const char *name, uint64_t offset,
+                          const uint8_t *data, uint64_t len, Error **errp)
 {
     ContentCheck *c = opaque;
-    uint8_t *state = content_state(c, name, offset, errp);
+    size_t size = qemu_target_page_size();
+    uint8_t *state = content_state(c, name, offset, len, errp);
 
     if (!state) {
         return false;
     }
     if (!data) {
-        *state = PAGE_ZERO;
-    } else {
-        *state = memcmp(c->last->host + offset, data, qemu_target_page_size())
-                 ? PAGE_DIFFERENT : PAGE_SAME;
+        memset(state, PAGE_ZERO, len / size);
+        return true;
+    }
+    for (uint64_t at = 0; at < len; at += size) {
+        *state++ = memcmp(c->last->host + offset + at, data + at, size)
+                   ? PAGE_DIFFERENT : PAGE_SAME;
     }
     return true;
 }
@@ -122,7 +126,7 @@ bool ram_reset_check_content(BlockDriverState *bs, Error **errp)
 {
     ERRP_GUARD();
     static const RamStreamVisitor visitor = {
-        .page = content_page,
+        .pages = content_pages,
     };
     g_autoptr(GHashTable) states = g_hash_table_new_full(NULL, NULL, NULL,
                                                          g_free);

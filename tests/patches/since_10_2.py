@@ -5,19 +5,31 @@ Snapshots with the capability mapped-ram, which QEMU loads by a way of its own,
 with no call for a page.
 """
 
+import re
+import struct
+from pathlib import Path
+
 import pytest
 
+from lib.dma import QtestMachine
 from lib.fixtures import accel, built, fast_accel   # noqa: F401
 from lib.guests import Ring3
-from lib.machine import MEMORIES, MIB, RAM, STRATEGIES, MachineError
+from lib.machine import (MEMORIES, MIB, PAGE, RAM, STRATEGIES, Machine,
+                         MachineError)
 
 RAM_SIZE = 128 * MIB
 KEPT = Ring3.FIRST_FREE, 8 * MIB
 # Zero when it is saved
 LATER = Ring3.FIRST_FREE + 16 * MIB, 32 * MIB
 
+# Of a machine without a vCPU: a part of RAM that the host sees as a file, and
+# where it begins
+DIMM, DIMM_SIZE, DIMM_START = 'mem1', 16 * MIB, 4 << 30
+SMALL = 32 * MIB
+ON = ('-global', 'migration.mapped-ram=on', '-S')
 
-def mapped_ram(guest: Ring3) -> None:
+
+def mapped_ram(guest: Machine) -> None:
     guest.qmp('migrate-set-capabilities',
               capabilities=[{'capability': 'mapped-ram', 'state': True}])
 
@@ -85,3 +97,75 @@ def test_mapped_ram_is_verified(tmp_path, fast_accel):
                   capabilities=[{'capability': 'mapped-ram', 'state': False}])
         with pytest.raises(MachineError, match='mapped-ram'):
             guest.load('s')
+
+
+class TwoDimms(QtestMachine):
+    """@share: of the second one"""
+
+    def __init__(self, workdir: Path, *, strategy: str = 'memset',
+                 share: str = 'on', args: tuple = (), **kwargs):
+        super().__init__(workdir, strategy=strategy, ram=SMALL, args=(
+            '-m', f'{SMALL // MIB}M,slots=1,maxmem=1G', '-object',
+            f'memory-backend-file,id={DIMM},size={DIMM_SIZE},share={share},'
+            f'mem-path={workdir / "dimm"}',
+            '-device', f'pc-dimm,memdev={DIMM}', *args), **kwargs)
+
+    def write(self, *bytes_: int) -> None:
+        """The first bytes of some pages of each, from 1 MiB on."""
+        for start in (0, DIMM_START):
+            for i, byte in enumerate(bytes_):
+                if byte is not None:
+                    self.qtest.write(start + MIB + i * PAGE,
+                                     bytes((byte,)) * PAGE)
+
+    def image(self) -> bytes:
+        file = self.workdir / 'dimm-image'
+        self.qmp('pmemsave', val=DIMM_START, size=DIMM_SIZE,
+                 filename=str(file))
+        return self.ram_image() + file.read_bytes()
+
+
+HEADER = '>IQQQ'
+
+
+def damaged(disk: Path, block: str, **changes: int) -> None:
+    """The list of RAM blocks, which is at the beginning of the VM state."""
+    data = bytearray(disk.read_bytes())
+    name = bytes((len(block),)) + block.encode()
+    found, = re.finditer(re.escape(name) + b'.{8}\0\0\0\1', data, re.DOTALL)
+    at = found.start() + len(name)
+    length, = struct.unpack_from('>Q', data, at)
+    version, *fields = struct.unpack_from(HEADER, data, at + 8)
+    names = 'page_size', 'bitmap', 'pages'
+    struct.pack_into(HEADER, data, at + 8, version, *(
+        field + changes.pop(name, 0) for name, field in zip(names, fields)))
+    struct.pack_into('>Q', data, at, length + changes.get('length', 0))
+    # the sum comes first
+    first, = re.finditer(re.escape(bytes((len(RAM),)) + RAM.encode()) +
+                         b'.{8}\0\0\0\1', data, re.DOTALL)
+    total, = struct.unpack_from('>Q', data, first.start() - 8)
+    struct.pack_into('>Q', data, first.start() - 8,
+                     total + changes.pop('length', 0))
+    assert not changes
+    disk.write_bytes(data)
+
+
+@pytest.mark.parametrize('block,changes,message', (
+    (RAM, {'page_size': PAGE}, '8192 bytes in it'),
+    ('/rom@etc/acpi/tables', {'bitmap': -1}, 'damaged'),
+    (RAM, {'pages': -MIB}, 'damaged'),
+    (RAM, {'pages': 1}, 'damaged')))
+def test_damage_is_found_before(tmp_path, block, changes, message):
+    with TwoDimms(tmp_path) as machine:
+        mapped_ram(machine)
+        machine.write(1, 0)
+        machine.save('s')
+    damaged(machine.disk, block, **changes)
+    with TwoDimms(tmp_path, args=ON) as machine:
+        machine.write(5, 6, 7)
+        image = machine.image()
+        with pytest.raises(MachineError,
+                           match=f'nothing has been changed.*{message}'):
+            machine.load('s')
+        assert machine.image() == image
+        machine.save('t')
