@@ -59,8 +59,9 @@ static bool compare_configuration(const RamResetSummary *summary, Error **errp)
 static const char ram_hint[] = "Start QEMU with the memory and device "
                                "options that the snapshot was taken with.\n";
 
+/* @may_resize: whether the load sets used_length to what was saved */
 static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
-                          Error **errp)
+                          bool may_resize, Error **errp)
 {
     ERRP_GUARD();
 
@@ -70,8 +71,8 @@ static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
         error_append_hint(errp, ram_hint);
         return false;
     }
-    if (rb->flags & RAM_RESIZEABLE ? len > rb->max_length
-                                   : len != rb->used_length) {
+    if (may_resize && (rb->flags & RAM_RESIZEABLE)
+        ? len > rb->max_length : len != rb->used_length) {
         error_setg(errp, "RAM block '%s' has %" PRIu64 " bytes in it, and %"
                    PRIu64 " in this machine", name, len,
                    (uint64_t)rb->used_length);
@@ -98,7 +99,7 @@ static bool compare_summary(const RamResetSummary *summary, Error **errp)
     g_hash_table_iter_init(&iter, summary->blocks);
     while (g_hash_table_iter_next(&iter, &name, &len)) {
         if (!compare_block(qemu_ram_block_by_name(name), name,
-                           *(uint64_t *)len, errp)) {
+                           *(uint64_t *)len, !summary->mapped_ram, errp)) {
             return false;
         }
     }
