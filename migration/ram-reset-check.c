@@ -20,6 +20,7 @@
 #include "savevm.h"
 #include "migration/ram-reset-check.h"
 #include "migration/ram-reset-layout.h"
+#include "migration/ram-reset-mapped.h"
 
 bool ram_reset_migration_is_over(void)
 {
@@ -45,6 +46,8 @@ static bool check_migration(Error **errp)
         what = "migration capability 'multifd' is on, set it to off";
     } else if (migrate_postcopy_ram()) {
         what = "migration capability 'postcopy-ram' is on, set it to off";
+    } else if (ram_reset_mapped_ram_blocker()) {
+        what = ram_reset_mapped_ram_blocker();
     } else if (migrate_colo() || migration_incoming_colo_enabled()) {
         what = "COLO is set up (migration capability 'x-colo')";
     }

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "qemu/main-loop.h"
 #include "block/snapshot.h"
 #include "system/ram-reset-compat.h"
@@ -20,6 +21,7 @@
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-replace.h"
 #include "migration/ram-reset-layout.h"
+#include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-rewind.h"
 
 /* RAM_SAVE_FLAG_EOS */
@@ -34,7 +36,13 @@ static struct {
 
 bool ram_reset_save_prepare(Error **errp)
 {
+    const char *blocker = ram_reset_mapped_ram_blocker();
+
     ram_reset_replace_nothing();
+    if (blocker && ram_reset_enabled()) {
+        error_setg(errp, "No snapshot can be saved: %s", blocker);
+        return false;
+    }
     return ram_reset_vm_is_whole(errp);
 }
 

@@ -83,4 +83,11 @@ typedef void RamResetClassData;
     ((ucc)->can_be_deleted = function ## _is_possible)
 #endif
 
+/*
+ * With migration capability mapped-ram: whether QEMU can save and load
+ * snapshots, and whether it can with capability x-ignore-shared
+ */
+#define RAM_RESET_MAPPED_RAM        RAM_RESET_QEMU_SINCE(10, 2)
+#define RAM_RESET_MAPPED_RAM_SHARED RAM_RESET_QEMU_SINCE(11, 1)
+
 #endif

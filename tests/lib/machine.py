@@ -226,6 +226,13 @@ class Machine:
             raise MachineError(output.strip())
         return output
 
+    def release(self) -> tuple[int, int]:
+        """Of QEMU; versions of its development are of the next one."""
+        version = self.qmp('query-version')['qemu']
+        number = version['major'] * 3 + version['minor'] + \
+            (version['micro'] >= 50)
+        return number // 3, number % 3
+
     def status(self) -> str:
         return self.qmp('query-status')['status']
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lib.content import assert_same_ram
 from lib.dma import QtestMachine
 from lib.fixtures import accel, built, fast_accel   # noqa: F401
 from lib.guests import Ring3
@@ -26,12 +27,14 @@ LATER = Ring3.FIRST_FREE + 16 * MIB, 32 * MIB
 # where it begins
 DIMM, DIMM_SIZE, DIMM_START = 'mem1', 16 * MIB, 4 << 30
 SMALL = 32 * MIB
+CAPABILITIES = 'mapped-ram', 'x-ignore-shared'
 ON = ('-global', 'migration.mapped-ram=on', '-S')
 
 
-def mapped_ram(guest: Machine) -> None:
-    guest.qmp('migrate-set-capabilities',
-              capabilities=[{'capability': 'mapped-ram', 'state': True}])
+def mapped_ram(guest: Machine, *names: str) -> None:
+    guest.qmp('migrate-set-capabilities', capabilities=[
+        {'capability': name, 'state': True}
+        for name in names or ('mapped-ram',)])
 
 
 def save(guest: Ring3) -> bytes:
@@ -123,6 +126,35 @@ class TwoDimms(QtestMachine):
         self.qmp('pmemsave', val=DIMM_START, size=DIMM_SIZE,
                  filename=str(file))
         return self.ram_image() + file.read_bytes()
+
+
+def test_with_ignored_memory(tmp_path):
+    """Since 11.1; before, what is saved cannot be loaded."""
+    with TwoDimms(tmp_path) as machine:
+        works = machine.release() >= (11, 1)
+    with TwoDimms(tmp_path, strategy='stock',
+                  share='on' if works else 'off') as machine:
+        mapped_ram(machine, *CAPABILITIES)
+        machine.write(1, 0)
+        machine.save('s')
+        saved = machine.image()
+    with TwoDimms(tmp_path) as machine:
+        mapped_ram(machine, *CAPABILITIES)
+        machine.stop()
+        for byte in range(5, 7):
+            machine.write(byte, byte, byte)
+            before = machine.image()
+            if works:
+                machine.load('s')
+                assert_same_ram(machine.image(),
+                                saved[:SMALL] + before[SMALL:])
+                continue
+            with pytest.raises(MachineError, match='nothing has been changed.*'
+                               "'x-ignore-shared'"):
+                machine.load('s')
+            with pytest.raises(MachineError, match="'x-ignore-shared'"):
+                machine.save('t')
+            assert_same_ram(machine.image(), before)
 
 
 HEADER = '>IQQQ'
