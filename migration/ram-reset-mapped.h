@@ -7,10 +7,24 @@
 #ifndef MIGRATION_RAM_RESET_MAPPED_H
 #define MIGRATION_RAM_RESET_MAPPED_H
 
+#include "block/block.h"
+
 /**
  * ram_reset_mapped_ram_blocker: why QEMU cannot save or load snapshots with the
  * capabilities that are set; NULL if it can
  */
 const char *ram_reset_mapped_ram_blocker(void);
+
+/**
+ * ram_reset_clear_absent: make those pages zero that the snapshot has not stored
+ *
+ * To be called when RAM has been loaded.
+ *
+ * @bs: where the VM state is
+ * @ram: where in it the content of RAM's first section begins, or -1
+ *
+ * Returns: false with @errp set if it cannot be told which pages they are
+ */
+bool ram_reset_clear_absent(BlockDriverState *bs, int64_t ram, Error **errp);
 
 #endif

@@ -49,7 +49,9 @@ static bool only_ram_between(BlockDriverState *bs, int64_t from,
 void ram_sections_enter(RamSections *s, QEMUFile *f)
 {
     s->f = f;
-    s->count++;
+    if (!s->count++) {
+        s->start = file_position(f);
+    }
 }
 
 void ram_sections_note_start(RamSections *s, BlockDriverState *bs)

@@ -22,6 +22,8 @@
  * @f: the VM state; NULL before RAM's first section
  * @count: of the sections that have begun
  * @last: the one that is being loaded is the last one
+ * @start: where in the VM state the content of the first one begins; -1 if that
+ *     is not known
  * @end: where in the VM state the footer of the section that was loaded last
  *     is; -1 if something else lies between the sections but the first two,
  *     or that is not known
@@ -30,6 +32,7 @@ typedef struct RamSections {
     QEMUFile *f;
     unsigned count;
     bool last;
+    int64_t start;
     int64_t end;
 } RamSections;
 

@@ -69,7 +69,12 @@ static RamStreamResult visit_block(RamStream *s, const MappedBlock *b)
     }
     qemu_get_buffer_at(s->f, (uint8_t *)stored, b->bitmap_size, b->bitmap);
     res = ram_stream_check(s);
-    return res == RAM_STREAM_DONE ? visit_pages(s, b, stored) : res;
+    if (res == RAM_STREAM_DONE && s->visitor->stored &&
+        !s->visitor->stored(s->opaque, b->name, b->len, stored, s->errp)) {
+        return RAM_STREAM_STOPPED;
+    }
+    return res == RAM_STREAM_DONE && s->visitor->pages
+           ? visit_pages(s, b, stored) : res;
 }
 
 /* Bitmap and pages follow the header, in this order; @end is where they end */
@@ -127,5 +132,6 @@ RamStreamResult ram_stream_mapped_block(RamStream *s, const char *name,
     }
     s->here = end;
     qemu_set_offset(s->f, end, SEEK_SET);
-    return s->visitor->pages ? visit_block(s, &b) : ram_stream_check(s);
+    return s->visitor->pages || s->visitor->stored ? visit_block(s, &b)
+                                                   : ram_stream_check(s);
 }

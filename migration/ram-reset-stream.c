@@ -306,3 +306,28 @@ RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
     }
     return res;
 }
+
+RamStreamResult ram_stream_walk_section(QEMUFile *f, int64_t at,
+                                        const RamStreamVisitor *visitor,
+                                        void *opaque, Error **errp)
+{
+    g_autofree uint8_t *page = g_malloc(qemu_target_page_size());
+    RamStream s = {
+        .f = f,
+        .visitor = visitor,
+        .opaque = opaque,
+        .page = page,
+        .ignore_shared = migrate_ignore_shared(),
+        .mapped_ram = migrate_mapped_ram(),
+        .errp = errp,
+    };
+    RamStreamResult res;
+
+    qemu_set_offset(f, at, SEEK_SET);
+    res = stream_ram(&s);
+    if (res == RAM_STREAM_DONE && !s.finished) {
+        error_setg(errp, "RAM's section goes on elsewhere");
+        return RAM_STREAM_UNKNOWN;
+    }
+    return res;
+}

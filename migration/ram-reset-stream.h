@@ -24,6 +24,8 @@
  *     they are zero.  NULL to stop, with success, before the first page.
  *     With migration capability mapped-ram, a block's pages are visited before
  *     the next block.
+ * @stored: a RAM block of a snapshot with mapped-ram, with its used_length, and
+ *     a bit per target page that is set if the page is stored.  May be NULL.
  */
 typedef struct RamStreamVisitor {
     bool (*configuration)(void *opaque, const char *machine,
@@ -31,6 +33,8 @@ typedef struct RamStreamVisitor {
     bool (*block)(void *opaque, const char *name, uint64_t len, Error **errp);
     bool (*pages)(void *opaque, const char *name, uint64_t offset,
                   const uint8_t *data, uint64_t len, Error **errp);
+    bool (*stored)(void *opaque, const char *name, uint64_t len,
+                   const unsigned long *bitmap, Error **errp);
 } RamStreamVisitor;
 
 typedef enum RamStreamResult {
@@ -57,5 +61,16 @@ QEMUFile *ram_stream_open(BlockDriverState *bs);
  */
 RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
                                 void *opaque, Error **errp);
+
+/**
+ * ram_stream_walk_section: visit a single section of RAM, with mapped-ram the
+ * one that has all of it
+ *
+ * @f: a VM state that was saved with the migration capabilities of now
+ * @at: where the content of the section begins
+ */
+RamStreamResult ram_stream_walk_section(QEMUFile *f, int64_t at,
+                                        const RamStreamVisitor *visitor,
+                                        void *opaque, Error **errp);
 
 #endif

@@ -19,6 +19,7 @@
 #include "migration/ram-reset-check.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-layout.h"
+#include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-query.h"
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-sections.h"
@@ -189,7 +190,8 @@ bool ram_reset_load_skip(QEMUFile *f)
     Shortcut *s = &load.shortcut;
 
     if (!load.active ||
-        (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted())) {
+        (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted() &&
+         !migrate_mapped_ram())) {
         return false;
     }
     ram_sections_enter(&load.sections, f);
@@ -237,10 +239,17 @@ static void complete_zeroing(void)
     load.verdict.ram_ended = true;
 }
 
+/* Where QEMU has not made zero what mapped-ram snapshots do not store */
+static void complete_mapped_ram(void)
+{
+    if (migrate_mapped_ram() && ram_reset_enabled() && !load.verdict.err) {
+        ram_reset_clear_absent(load.bs, load.sections.start,
+                               &load.verdict.err);
+    }
+}
+
 static void verify(void)
 {
-    error_free(load.verdict.err);
-    load.verdict.err = NULL;
     load.verdict.verified = ram_reset_check_content(load.bs,
                                                     &load.verdict.err);
 }
@@ -257,6 +266,9 @@ void ram_reset_load_ram_done(int ret)
     if (!load.shortcut.ram_end) {
         ram_sections_note_end(&load.sections);
     }
+    if (last_section && !ret) {
+        complete_mapped_ram();
+    }
     if (last_section || ret) {
         complete_zeroing();
     }
@@ -267,7 +279,7 @@ void ram_reset_load_ram_done(int ret)
         make_template_and_baseline();
     }
     load.times.ram_loaded = now();
-    if (last_section && ram_reset_verify_wanted()) {
+    if (last_section && ram_reset_verify_wanted() && !load.verdict.err) {
         verify();
     }
 }

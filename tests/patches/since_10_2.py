@@ -2,7 +2,8 @@
 """What only QEMU 10.2 and later can do; test_releases.py runs it with those.
 
 Snapshots with the capability mapped-ram, which QEMU loads by a way of its own,
-with no call for a page.
+with no call for a page.  What is not stored is zero in them; QEMU makes it so
+only if the guest was running when it was told to load.
 """
 
 import re
@@ -126,6 +127,51 @@ class TwoDimms(QtestMachine):
         self.qmp('pmemsave', val=DIMM_START, size=DIMM_SIZE,
                  filename=str(file))
         return self.ram_image() + file.read_bytes()
+
+
+@pytest.mark.parametrize('covers', ('', f',memdev={RAM}', f',memdev={DIMM}'))
+@pytest.mark.parametrize('state', ('running', 'stopped', 'new process'))
+def test_what_is_not_stored_is_zero(tmp_path, state, covers):
+    """Whether or not an object covers it."""
+    with TwoDimms(tmp_path, options=covers) as machine:
+        mapped_ram(machine)
+        machine.write(1, 0, None, 4)
+        machine.save('s')
+        image = machine.image()
+        machine.write(5, 6, 7, 8)
+        if state != 'running':
+            machine.stop()
+        if state != 'new process':
+            machine.load('s')
+            assert_same_ram(machine.image(), image)
+    if state == 'new process':
+        with TwoDimms(tmp_path, options=covers, args=ON,
+                      loadvm='s') as machine:
+            assert_same_ram(machine.image(), image)
+
+
+@pytest.mark.parametrize('state', ('running', 'stopped'))
+@pytest.mark.parametrize('covers', ('', ',memdev=mem2'))
+def test_two_dimms_on_one_file(tmp_path, state, covers):
+    """One sees what the other loads, and has to hide it where that is zero."""
+    backend = (f'memory-backend-file,id=mem2,size={DIMM_SIZE},share=on,'
+               f'mem-path={tmp_path / "dimm"}')
+    with TwoDimms(tmp_path, share='off', strategy='madvise',
+                  options=covers, args=(
+            '-m', f'{SMALL // MIB}M,slots=2,maxmem=1G', '-object', backend,
+            '-device', 'pc-dimm,memdev=mem2')) as machine:
+        mapped_ram(machine)
+        shared = DIMM_START + DIMM_SIZE
+        machine.qtest.write(DIMM_START + MIB, bytes(PAGE))
+        machine.qtest.write(shared + MIB, b'1' * PAGE)
+        machine.save('s')
+        machine.qtest.write(DIMM_START + MIB, b'2' * PAGE)
+        machine.qtest.write(shared + MIB, bytes(PAGE))
+        if state == 'stopped':
+            machine.stop()
+        machine.load('s')
+        assert machine.qtest.read(shared + MIB, PAGE) == b'1' * PAGE
+        assert machine.qtest.read(DIMM_START + MIB, PAGE) == bytes(PAGE)
 
 
 def test_with_ignored_memory(tmp_path):
