@@ -14,6 +14,8 @@ from lib.documents import (GUEST, MONITOR, SHELL, XML, SHOWN, Block, Command,
 from lib.sandbox import CLONE, PATH
 
 TIMEOUT = 240
+# A guest's shell may draw its prompt once more
+SETTLED = 0.3
 # a guest's console asks where the cursor is, the monitor redraws its line
 ESCAPES = re.compile(r'\x1b\[[0-9;?]*[A-Za-z]')
 # The shell's also follows a line without an end
@@ -64,12 +66,19 @@ class Terminal:
             raise Wrong(f'the terminal is gone after {self._text[-1000:]!r}')
         self._text = ESCAPES.sub('', self._text + data.decode(errors='replace'))
 
+    def _prompt(self) -> re.Match | None:
+        match = PROMPT.search(self._text)
+        if match and match[3] and select.select([self._end], [], [],
+                                                SETTLED)[0]:
+            return None
+        return match
+
     def type(self, text: str) -> str:
         """What is said until the next prompt, whose kind is "at" then."""
         self._text = ''
         self._send(text + '\n')
         deadline = time.monotonic() + TIMEOUT
-        while not (match := PROMPT.search(self._text)):
+        while not (match := self._prompt()):
             self._read(deadline - time.monotonic())
         said = self._text[:match.start()].replace('\r', '')
         status, monitor, _ = match.groups()
