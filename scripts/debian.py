@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from common import BUILD, Failure, c_locale, say
+from common import BUILD, Failure, c_locale, remove, say
 
 KEYRING = Path('/usr/share/keyrings/debian-archive-keyring.gpg')
 GENERIC = ('stable', 'oldstable', 'testing', 'unstable', 'sid')
@@ -176,6 +176,23 @@ Acquire::Retries "2";
         raise Failure(f'apt could not fetch {command[-1]} '
                       f'({last_error(run)}); check the network and run it '
                       'again')
+
+    def unpack(self, *packages, into):
+        """All of them, and nothing is installed."""
+        debs = into / 'debs'
+        self.fetch('download', *packages, into=debs)
+        for deb in sorted(debs.glob('*.deb')):
+            unpack_deb(deb, into)
+        remove(debs)
+
+
+def find(root, *patterns):
+    """What a package has at one of several places."""
+    for pattern in patterns:
+        for path in sorted(root.glob(pattern)):
+            return path
+    raise Failure(f"Debian's packages do not hold {patterns[0]}; report this "
+                  f'with what is in {root}')
 
 
 def last_error(run):
