@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -318,6 +319,21 @@ static uint64_t resident(void)
     return sum;
 }
 
+/* The host's pages that have any of what is stored: each third */
+static uint64_t pages_stored(void)
+{
+    size_t host = getauxval(AT_PAGESZ), last = SIZE_MAX;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < PAGES; i += 3) {
+        if (i * PAGE / host != last) {
+            last = i * PAGE / host;
+            sum += MAX(host, PAGE);
+        }
+    }
+    return sum;
+}
+
 static void test_sparse(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     RamCopyCounts counts = { 0 };
@@ -332,7 +348,7 @@ static void test_sparse(Fixture *f, G_GNUC_UNUSED gconstpointer data)
         restore(f, false);
     }
     ram_copy_compare(f->t, f->host, NULL, 0, ram_copy_words(f->t), &counts);
-    g_assert_cmpuint(resident(), ==, ram_copy_size(f->t));
+    g_assert_cmpuint(resident(), ==, pages_stored());
 }
 
 /* Of what is zero in the template only that is dirty which is present */

@@ -246,7 +246,9 @@ static void test_too_many_mappings(Ram *ram)
         return;
     }
     g_assert_cmpint(prim_fresh_map(&ram->map, &fresh), ==, 0);
-    p = mmap(NULL, len, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    p = mmap(NULL, len, PROT_NONE,
+             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    g_assert_true(p != MAP_FAILED);
     while (at < len && !mprotect(p + at, page, PROT_READ)) {
         at += 2 * page;
     }
