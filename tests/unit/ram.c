@@ -93,7 +93,8 @@ Ram *ram_new(const Kind *kind, const char *name, unsigned flags)
     map->shared = kind->shared;
     map->calls = &ram->calls;
     if (kind->memfd) {
-        map->fd = memfd_create(name, flags | (kind->huge ? MFD_HUGETLB : 0));
+        map->fd = memfd_create(name, flags |
+                               (kind->huge ? MFD_HUGETLB | HUGE_FLAG : 0));
         map->fd_offset = kind->offset * map->page_size;
         g_assert_cmpint(ftruncate(map->fd, map->fd_offset + map->len), ==, 0);
     }

@@ -11,6 +11,8 @@
 #include "system/ram-reset/prim/prim.h"
 
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)
+/* For memfd_create() and mmap(): the kernel's own size may be another */
+#define HUGE_FLAG (21 << MAP_HUGE_SHIFT)
 #define AROUND    (8 * HUGE_SIZE)
 
 typedef struct Kind {

@@ -324,7 +324,8 @@ static bool swap_in_a_full_pool(unsigned used)
     Ram *ram = ram_new(&kinds[5], "ram", MFD_CLOEXEC);
     size_t fill = (hugepages_to_spare() - 1) * HUGE_SIZE;
     uint8_t *filler = mmap(NULL, fill, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB |
+                           HUGE_FLAG, -1, 0);
     PrimFresh fresh;
     int ret;
 

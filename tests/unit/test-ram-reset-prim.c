@@ -22,6 +22,8 @@
 
 #define PAGES 64
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)
+/* The kernel's own size may be another */
+#define HUGE_FLAG (21 << MAP_HUGE_SHIFT)
 
 typedef enum {
     ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE, HUGE = 8
@@ -83,12 +85,12 @@ static PrimMap *map_new(Kind kind)
     map->fd = -1;
     map->calls = g_new0(uint64_t, 1);
     if (kind == ANON || kind == SHARED_ANON) {
-        anon = MAP_ANONYMOUS | (huge ? MAP_HUGETLB : 0);
+        anon = MAP_ANONYMOUS | (huge ? MAP_HUGETLB | HUGE_FLAG : 0);
     } else if (kind == FILE_PRIVATE) {
         map->fd = disk_file(map->len);
     } else {
         map->fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING |
-                                      (huge ? MFD_HUGETLB : 0));
+                                      (huge ? MFD_HUGETLB | HUGE_FLAG : 0));
         g_assert_true(map->fd < 0 || ftruncate(map->fd, map->len) == 0);
     }
     map->host = mmap(NULL, map->len, PROT_READ | PROT_WRITE, anon |
@@ -558,7 +560,7 @@ static void test_data_of_many_hugepages(void)
         return;
     }
     map_free(probe);
-    map.fd = memfd_create("many", MFD_CLOEXEC | MFD_HUGETLB);
+    map.fd = memfd_create("many", MFD_CLOEXEC | MFD_HUGETLB | HUGE_FLAG);
     g_assert_cmpint(map.fd, >=, 0);
     g_assert_cmpint(ftruncate(map.fd, map.len), ==, 0);
     map.host = mmap(NULL, map.len, PROT_READ | PROT_WRITE,
