@@ -13,15 +13,18 @@ def cross(tmp_path, monkeypatch):
     """The script, with a folder of its own and without an archive."""
     module = load('build-cross')
 
-    def fetch(apt, packages, partial):
-        module.remove(partial)
-        (partial / 'usr/bin').mkdir(parents=True)
-        for _, name, _ in module.MACHINES.values():
-            (partial / f'usr/bin/qemu-{name}').touch()
-    monkeypatch.setattr(module, 'fetch', fetch)
+    class Archive:
+        def __init__(self, *unused, **unused_too):
+            pass
+
+        def unpack(self, *packages, into):
+            (into / 'usr/bin').mkdir(parents=True)
+            for _, name, _ in module.MACHINES.values():
+                (into / f'usr/bin/qemu-{name}').touch()
+    monkeypatch.setattr(module, 'Apt', Archive)
     monkeypatch.setattr(module, 'BUILD', tmp_path)
     monkeypatch.setattr(module, 'EMULATORS', tmp_path / 'cross/qemu-user')
-    for name in ('check_compiler', 'libraries', 'meson'):
+    for name in ('check_compiler', 'libraries', 'kernel', 'meson'):
         monkeypatch.setattr(module, name, lambda *unused: None)
     return module
 

@@ -91,7 +91,7 @@ def _compile(product: Path, sources: list[Path], script: Path | None = None,
     return product
 
 
-def _cpio_entry(name: str, mode: int, data: bytes) -> bytes:
+def cpio_entry(name: str, mode: int, data: bytes = b'') -> bytes:
     """One member of a "newc" archive, all of them owned by root."""
     path = name.encode() + b'\0'
     fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0)
@@ -123,11 +123,14 @@ def _module(name: str) -> Path:
     return found[-1]
 
 
-def _module_entry(path: Path) -> bytes:
+def module(path: Path) -> bytes:
     data = path.read_bytes()
-    if path.suffix == '.xz':
-        data = lzma.decompress(data)
-    return _cpio_entry(f'lib/{path.name.split(".")[0]}.ko', 0o100644, data)
+    return lzma.decompress(data) if path.suffix == '.xz' else data
+
+
+def _module_entry(path: Path) -> bytes:
+    return cpio_entry(f'lib/{path.name.split(".")[0]}.ko', 0o100644,
+                      module(path))
 
 
 def snapctl_programs() -> list[Path]:
@@ -155,12 +158,12 @@ def initramfs() -> Path:
     require(busybox)
     if _outdated(product, busybox, *programs, init, *modules, Path(__file__)):
         _replace(product, b''.join((
-            _cpio_entry('bin', 0o40755, b''),
-            _cpio_entry('bin/busybox', 0o100755, busybox.read_bytes()),
-            *(_cpio_entry(f'bin/{path.name}', 0o100755, path.read_bytes())
+            cpio_entry('bin', 0o40755, b''),
+            cpio_entry('bin/busybox', 0o100755, busybox.read_bytes()),
+            *(cpio_entry(f'bin/{path.name}', 0o100755, path.read_bytes())
               for path in programs),
-            _cpio_entry('init', 0o100755, init.read_bytes()),
-            _cpio_entry('lib', 0o40755, b''),
+            cpio_entry('init', 0o100755, init.read_bytes()),
+            cpio_entry('lib', 0o40755, b''),
             *(_module_entry(module) for module in modules),
-            _cpio_entry('TRAILER!!!', 0, b''))))
+            cpio_entry('TRAILER!!!', 0, b''))))
     return product
