@@ -15,6 +15,7 @@
 #include "qemu/rcu.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
+#include "system/runstate.h"
 #include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
@@ -79,6 +80,14 @@ static bool clear_block(void *opaque, const char *name, uint64_t len,
                    (uint64_t)(rb ? rb->used_length : 0));
         return false;
     }
+    /*
+     * QEMU has, if the guest was running; but in a private mapping of a file
+     * what another block wrote there shows since
+     */
+    if (runstate_check(RUN_STATE_RESTORE_VM) &&
+        (qemu_ram_is_shared(rb) || rb->fd < 0)) {
+        return true;
+    }
     if (!absent_are_known(rb, stored)) {
         ram_reset_foreach_content(rb, clear_piece, (void *)stored);
     }
@@ -94,8 +103,8 @@ bool ram_reset_clear_absent(BlockDriverState *bs, int64_t ram, Error **errp)
     QEMUFile *f;
 
     if (ram < 0) {
-        error_setg(errp, "it cannot be told where RAM is in the VM state, nor "
-                   "so which pages are zero");
+        error_setg(errp, "it cannot be told where RAM is in the VM state, and "
+                   "with mapped-ram so not which pages are zero");
         return false;
     }
     RCU_READ_LOCK_GUARD();

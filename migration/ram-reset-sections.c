@@ -49,9 +49,12 @@ static bool only_ram_between(BlockDriverState *bs, int64_t from,
 void ram_sections_enter(RamSections *s, QEMUFile *f)
 {
     s->f = f;
-    if (!s->count++) {
-        s->start = file_position(f);
-    }
+    s->count++;
+}
+
+void ram_sections_note_first(RamSections *s)
+{
+    s->start = file_position(s->f);
 }
 
 void ram_sections_note_start(RamSections *s, BlockDriverState *bs)

@@ -23,7 +23,7 @@
  * @count: of the sections that have begun
  * @last: the one that is being loaded is the last one
  * @start: where in the VM state the content of the first one begins; -1 if that
- *     is not known
+ *     is not known; 0 if it has not been noted
  * @end: where in the VM state the footer of the section that was loaded last
  *     is; -1 if something else lies between the sections but the first two,
  *     or that is not known
@@ -42,6 +42,11 @@ typedef struct RamSections {
  * @f: the VM state, at the content of the section
  */
 void ram_sections_enter(RamSections *s, QEMUFile *f);
+
+/**
+ * ram_sections_note_first: the first one is going to be loaded
+ */
+void ram_sections_note_first(RamSections *s);
 
 /**
  * ram_sections_note_start: it is going to be loaded

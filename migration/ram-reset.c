@@ -44,7 +44,7 @@ typedef struct Shortcut {
 typedef struct Verdict {
     bool ram_ended;             /* the VM state has an end of RAM */
     bool verified;
-    Error *err;                 /* of verifying */
+    Error *err;                 /* why RAM is not what it was */
 } Verdict;
 
 /* Protected by the BQL, as all of load_snapshot() is */
@@ -188,14 +188,17 @@ static void give_up_shortcut(void)
 bool ram_reset_load_skip(QEMUFile *f)
 {
     Shortcut *s = &load.shortcut;
+    bool mapped = migrate_mapped_ram() && ram_reset_enabled();
 
-    if (!load.active ||
-        (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted() &&
-         !migrate_mapped_ram())) {
+    if (!load.active || (!ram_reset_rewind_wanted() &&
+                         !ram_reset_templates_wanted() && !mapped)) {
         return false;
     }
     ram_sections_enter(&load.sections, f);
     if (load.sections.count == 1) {
+        if (mapped) {
+            ram_sections_note_first(&load.sections);
+        }
         return false;
     }
     if (!s->ram_end) {
