@@ -78,8 +78,7 @@ class Process:
         self._text = b''
         args = args + ['-chardev', f'socket,id=s,fd={theirs.fileno()}',
                        '-chardev', f'socket,id=q,fd={their_qmp.fileno()}',
-                       '-serial', 'chardev:s', '-mon',
-                       'chardev=q,mode=control']
+                       '-serial', 'chardev:s', '-qmp', 'chardev:q']
         # there before QEMU asks, so that nobody waits
         self._qmp.sendall(qmp)
         with log.open('wb') as output:

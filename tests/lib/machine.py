@@ -148,7 +148,7 @@ class Machine:
         serial, qemu_serial = socket.socketpair()
         for name, end in (('qmp0', qemu_qmp), ('serial0', qemu_serial)):
             command += ['-chardev', f'socket,id={name},fd={end.fileno()}']
-        command += ['-mon', 'chardev=qmp0,mode=control',
+        command += ['-qmp', 'chardev:qmp0',
                     '-serial', 'chardev:serial0']
         with open(self._log, 'ab') as log:
             self.process = subprocess.Popen(

@@ -238,7 +238,7 @@ class Craft(Ring3Words, Machine):
                 '-m', 'slots=1,maxmem=1G', *self.qtest.args,
                 '-chardev', f'socket,id=qmp1,path={self._socket},server=on,'
                             'wait=off',
-                '-mon', 'chardev=qmp1,mode=control',
+                '-qmp', 'chardev:qmp1',
                 '-device', f'virtio-blk-pci,drive={DISK},id=vd0,'
                            f'disable-modern=on,queue-size=1024,addr={DISK_SLOT},'
                            f'{on_error}',
