@@ -33,7 +33,8 @@ def spoil(guest: Domain) -> None:
 
 # 9.0 passes on what QEMU says; 11.3 has looked before, or has a job's error
 SAID = {remove: 'does not (exist|have internal snapshot)',
-        damage: 'Error -22 while loading VM state',
+        # since 10.2 it says what is unknown
+        damage: 'Error -22 while loading VM state|Unknown section',
         spoil: "property 'threads' of ram-reset-auto takes 0 to 64, not 65"}
 
 
