@@ -57,6 +57,7 @@ def refused(start, text: str) -> str:
     ('', []),
     ('# only a comment\n\n  \t\n', []),
     ('ram-reset-auto,id=a', ['ram-reset-auto,id=a']),
+    ('ram-reset-auto,id=a\r\n\r\n', ['ram-reset-auto,id=a']),
     (' \tram-reset-auto,id=a  \n#x\nram-reset-memset,id=b,memdev=m\n',
      ['ram-reset-auto,id=a', 'ram-reset-memset,id=b,memdev=m']),
     ('ram-reset-auto,id=a,template-dir=/a b/,,c,rewind=on\n',
