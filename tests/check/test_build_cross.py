@@ -33,6 +33,13 @@ def names(cross) -> set[str]:
     return {path.name for path in cross.EMULATORS.iterdir()}
 
 
+def test_stamp_is_where_it_is_asked_for(cross, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('sys.argv', ['build-cross', 's390x', '--stamp', 'done'])
+    cross.run()
+    assert (tmp_path / 'done').exists()
+
+
 WHOLE = {'qemu-aarch64', 'qemu-s390x'}
 
 

@@ -52,6 +52,7 @@ LONG, OTHERS = ['--no-suite', 'long'], ['--no-suite', 'machines']
     ('patches', False, ['--suite', 'patches', *OTHERS]),
     ('machines', True, ['--suite', 'machines']),
     ('s390x-test-snapctl-lib', True, ['s390x-test-snapctl-lib']),
+    ('pages', True, ['pages']),
     ('--all', True, []),
     ('--all --repeat 3', True, ['--repeat', '3']),
     ('--all unit', False, ['--suite', 'unit', *OTHERS]),
