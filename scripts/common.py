@@ -37,15 +37,15 @@ def say(text):
     print(text, flush=True)
 
 
-def main(function):
+def main(function, interrupted='the next run goes on from here'):
+    """Run it; @interrupted says what is then."""
     prog = Path(sys.argv[0]).stem
     try:
         sys.exit(function())
     except Failure as e:
         print(f'{prog}: {e}', file=sys.stderr)
     except KeyboardInterrupt:
-        print(f'{prog}: interrupted; the next run goes on from here',
-              file=sys.stderr)
+        print(f'{prog}: interrupted; {interrupted}', file=sys.stderr)
         sys.exit(130)
     except OSError as e:
         hint = ('; free some space and run it again'
@@ -120,6 +120,18 @@ def stock_of(release):
     return fetch(place, f'debian:{release}')
 
 
+def stocks(releases):
+    """The untouched sources of @releases; of all that there are if None."""
+    for release in dict.fromkeys(releases or RELEASES):
+        try:
+            yield stock_of(release)
+        except Failure as e:
+            # who names a release wants that one
+            if releases:
+                raise
+            say(f'QEMU {release} is left out: {e}')
+
+
 def fetch(place, source):
     run = subprocess.run([ROOT / 'scripts/prepare-tree', '--stock', '--place',
                           place, '--qemu-src', source],
@@ -177,6 +189,12 @@ def series_digest(patches):
 
 def use_known():
     return f'use QEMU {", ".join(RELEASES[:-1])} or {RELEASES[-1]}'
+
+
+def check_known(version):
+    if release_of(version) not in RELEASES:
+        say(f'QEMU {version} is of no release that this was tried with, and '
+            f'need not compile; if it does not, {use_known()}')
 
 
 def copy_named(patches, tree, work):

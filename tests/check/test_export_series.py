@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import common
 from common import Failure, RELEASES
 from lib.scripts import load
 
@@ -18,7 +19,7 @@ def export(tmp_path, monkeypatch):
         if release not in call.had:
             raise Failure(f'no {release}')
         return release
-    monkeypatch.setattr(module, 'stock_of', stock_of)
+    monkeypatch.setattr(common, 'stock_of', stock_of)
     monkeypatch.setattr(module, 'qemu_version', lambda stock: f'{stock}.0')
     monkeypatch.setattr(module, 'identity', lambda: ('Me', 'me@example.org'))
     monkeypatch.setattr(module, 'export', lambda stock, *unused:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common import STAMP
+from common import STAMP, STOCK_SRC, series
 from lib.products import REPO
 
 
@@ -110,3 +110,23 @@ def test_interrupted_source_is_not_taken_for_whole(place, source):
     assert run.returncode == 0, run
     assert (place / 'stock-src/configure').exists()
     assert '10.0.13' in stamp.read_text()
+
+
+@pytest.mark.parametrize('version, tried', (
+    ('10.0.13', True), ('10.2.2', True), ('11.0.92', True),
+    ('10.1.0', False), ('9.2.0', False)))
+def test_release_that_nobody_tried_is_named(tmp_path, source, version, tried):
+    (source / 'VERSION').write_text(f'{version}\n')
+    for name in {name for patch in series() for name in patch.files}:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(STOCK_SRC / name, source / name)
+    run = prepare('--place', tmp_path / 'place', '--qemu-src', source)
+    assert run.returncode == 0, run
+    said = f'QEMU {version} is of no release that this was tried with, '
+    assert (said in run.stdout) != tried
+
+
+def test_source_without_a_name_is_refused(place):
+    run = prepare('--stock', '--place', place, '--qemu-src', '')
+    assert run.returncode == 1
+    assert 'a source without a name does not exist' in run.stderr
