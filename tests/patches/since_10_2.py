@@ -151,6 +151,28 @@ def test_what_is_not_stored_is_zero(tmp_path, state, covers):
 
 
 @pytest.mark.parametrize('state', ('running', 'stopped'))
+@pytest.mark.parametrize('covers', ('', f',memdev={DIMM}'))
+def test_device_before_ram(tmp_path, state, covers):
+    """virtio-mem is loaded before RAM, and what is unplugged gets no pages."""
+    file = tmp_path / 'vmem'
+    with TwoDimms(tmp_path, options=covers, args=(
+            '-object', f'memory-backend-file,id=vmem,size=64M,share=on,'
+                       f'mem-path={file}',
+            '-device', 'virtio-mem-pci,memdev=vmem,requested-size=0,'
+                       'block-size=2M')) as machine:
+        mapped_ram(machine)
+        machine.write(1, 0)
+        machine.save('s')
+        image = machine.image()
+        machine.write(5, 6)
+        if state == 'stopped':
+            machine.stop()
+        machine.load('s')
+        assert_same_ram(machine.image(), image)
+        assert file.stat().st_blocks == 0
+
+
+@pytest.mark.parametrize('state', ('running', 'stopped'))
 @pytest.mark.parametrize('covers', ('', ',memdev=mem2'))
 def test_two_dimms_on_one_file(tmp_path, state, covers):
     """One sees what the other loads, and has to hide it where that is zero."""
