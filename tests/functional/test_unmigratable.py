@@ -10,7 +10,8 @@ from lib.content import check_state, dirty, write_state
 from lib.guests import Ring3
 from lib.machine import DISK, MIB, MachineError
 
-DEVICE = 'nvme'
+# nvme can since 11.1
+DEVICE = 'ufs'
 OBJECTS = {'none': {'strategy': 'stock'},
            'auto': {'strategy': 'auto', 'options': ',verify=on'},
            'rewind': {'strategy': 'auto', 'options': ',rewind=on,verify=on'}}
