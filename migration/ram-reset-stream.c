@@ -265,11 +265,11 @@ QEMUFile *ram_stream_open(BlockDriverState *bs)
     return f;
 }
 
-RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
-                                void *opaque, Error **errp)
+/* @page: room for a target page */
+static RamStream stream_new(QEMUFile *f, const RamStreamVisitor *visitor,
+                            void *opaque, uint8_t *page, Error **errp)
 {
-    g_autofree uint8_t *page = g_malloc(qemu_target_page_size());
-    RamStream s = {
+    return (RamStream) {
         .f = f,
         .visitor = visitor,
         .opaque = opaque,
@@ -278,6 +278,13 @@ RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
         .mapped_ram = migrate_mapped_ram(),
         .errp = errp,
     };
+}
+
+RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
+                                void *opaque, Error **errp)
+{
+    g_autofree uint8_t *page = g_malloc(qemu_target_page_size());
+    RamStream s = stream_new(f, visitor, opaque, page, errp);
     RamStreamResult res = stream_header(&s);
 
     while (res == RAM_STREAM_DONE && !s.finished) {
@@ -312,15 +319,7 @@ RamStreamResult ram_stream_walk_section(QEMUFile *f, int64_t at,
                                         void *opaque, Error **errp)
 {
     g_autofree uint8_t *page = g_malloc(qemu_target_page_size());
-    RamStream s = {
-        .f = f,
-        .visitor = visitor,
-        .opaque = opaque,
-        .page = page,
-        .ignore_shared = migrate_ignore_shared(),
-        .mapped_ram = migrate_mapped_ram(),
-        .errp = errp,
-    };
+    RamStream s = stream_new(f, visitor, opaque, page, errp);
     RamStreamResult res;
 
     qemu_set_offset(f, at, SEEK_SET);
