@@ -16,7 +16,7 @@ from pathlib import Path
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
-from lib import products
+from lib import crashes, products
 
 PAGE = 4096
 MIB = 1 << 20
@@ -153,7 +153,8 @@ class Machine:
         with open(self._log, 'ab') as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=(qemu_qmp.fileno(), qemu_serial.fileno()))
+                pass_fds=(qemu_qmp.fileno(), qemu_serial.fileno()),
+                env=crashes.environment(Path(command[0])))
         qemu_qmp.close()
         qemu_serial.close()
         self.serial = Serial(serial)
@@ -165,13 +166,16 @@ class Machine:
             status = self.process.wait(10)
             self.close()
             raise MachineError(f'QEMU ends with status {status}: '
-                               f'{self.log()}') from e
+                               f'{self._last_words()}') from e
         except BaseException:
             self.close()
             raise
 
     def log(self) -> str:
         return self._log.read_text(errors='replace').strip()
+
+    def _last_words(self) -> str:
+        return crashes.explained(self.log())
 
     def __enter__(self) -> 'Machine':
         return self
@@ -181,7 +185,8 @@ class Machine:
         self.close()
         if alive and not failed and self.process.returncode:
             raise MachineError('QEMU ends with status '
-                               f'{self.process.returncode}: {self.log()}')
+                               f'{self.process.returncode}: '
+                               f'{self._last_words()}')
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -206,7 +211,8 @@ class Machine:
             raise MachineError(f'{command}: no answer within '
                                f'{self.timeout:.0f} s') from e
         except (QMPError, OSError) as e:
-            raise MachineError(f'{command}: {e} {self.log()}'.strip()) from e
+            raise MachineError(f'{command}: {e} {self._last_words()}'.strip()
+                               ) from e
 
     def event(self, name: str) -> dict:
         """Wait for an event of this name, and drop those before it."""

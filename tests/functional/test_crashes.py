@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A test in which QEMU crashes says where."""
+
+import signal
+
+import pytest
+
+from lib.guests import Ring3
+from lib.machine import MIB, MachineError
+
+
+def test_crash_is_explained(tmp_path, fast_accel):
+    with Ring3(tmp_path, accel=fast_accel, ram=64 * MIB) as guest:
+        guest.stop()
+        guest.process.send_signal(signal.SIGSEGV)
+        guest.process.wait(60)
+        with pytest.raises(MachineError) as error:
+            guest.qmp('query-status')
+    assert 'crash: signal 11' in str(error.value)
+    assert 'qemu_main_loop at ' in str(error.value)
