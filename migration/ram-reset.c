@@ -17,6 +17,7 @@
 #include "ram.h"
 #include "savevm.h"
 #include "migration/ram-reset-check.h"
+#include "migration/ram-reset-clock.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
@@ -348,6 +349,7 @@ bool ram_reset_load_end(int ret, Error **errp)
         return true;
     }
     load.times.end = now();
+    ram_reset_ticks_go_back();
     ram_reset_slots_change(false);
     ok = is_what_the_snapshot_has(ret, errp);
     info = finish(ok && !ret);

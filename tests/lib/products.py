@@ -18,6 +18,9 @@ CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
           '-fcf-protection=none -fno-tree-loop-distribute-patterns '
           '-nostdlib -static -Wl,--build-id=none').split()
 
+CFLAGS32 = ('-m32', *(flag for flag in CFLAGS
+                      if flag not in ('-m64', '-mno-red-zone')))
+
 # With a C library, and small, since the kernel unpacks it at each boot
 HOSTED = ('-m64 -Os -Wall -Wextra -ffunction-sections -fdata-sections -static '
           '-s -Wl,--gc-sections').split()
@@ -105,6 +108,12 @@ def ring3_image() -> Path:
                      SOURCE / 'ring3-flight.c', SOURCE / 'ring3-snapctl.c'],
                     SOURCE / 'ring3.ld',
                     headers=[SOURCE / 'ring3.h', SNAPCTL_REGS])
+
+
+def timers_image() -> Path:
+    return _compile(PRODUCTS / 'timers.bin',
+                    [SOURCE / 'timers-boot.S', SOURCE / 'timers.c'],
+                    SOURCE / 'ring3.ld', flags=CFLAGS32)
 
 
 def vfio() -> Path:
