@@ -7,10 +7,22 @@
 #ifndef MIGRATION_RAM_RESET_CLOCK_H
 #define MIGRATION_RAM_RESET_CLOCK_H
 
+/*
+ * QEMU and KVM see to it that the time stamp counter does not go back, which is
+ * what a load has to make it do.  Both functions are called with the BQL held,
+ * and with vCPUs stopped.
+ */
+
+/**
+ * ram_reset_tsc_kvm_begin: the next TSC that is set is no attempt to
+ * synchronize vCPUs
+ *
+ * To be called between the system reset and the load of vCPUs.
+ */
+void ram_reset_tsc_kvm_begin(void);
+
 /**
  * ram_reset_ticks_go_back: let cpu_get_ticks() go on from what has been loaded
- *
- * With the BQL held, and vCPUs stopped.
  */
 void ram_reset_ticks_go_back(void);
 

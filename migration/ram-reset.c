@@ -146,6 +146,7 @@ static void begin_whole_load(void)
 void ram_reset_load_begin(void)
 {
     load.times.was_reset = now();
+    ram_reset_tsc_kvm_begin();
     if (!ram_reset_rewind_wanted() || !begin_rewind()) {
         begin_whole_load();
     }

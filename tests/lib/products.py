@@ -120,6 +120,10 @@ def vfio() -> Path:
     return _compile(PRODUCTS / 'vfio.so', [HOST / 'vfio.c'], flags=PRELOADED)
 
 
+def tsc() -> Path:
+    return _compile(PRODUCTS / 'tsc.so', [HOST / 'tsc.c'], flags=PRELOADED)
+
+
 def kernel() -> Path:
     return GUEST / 'vmlinuz'
 
