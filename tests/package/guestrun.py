@@ -16,7 +16,7 @@ WORK = Path('/tmp/trial')
 PROGRAMS = Path('/usr/lib/qemu-ram-reset/guest')
 MODULES = ('net/core/failover', 'drivers/net/net_failover',
            'drivers/net/virtio_net', 'drivers/block/virtio_blk')
-APPEND = 'console=ttyS0 loglevel=1 edd=off nosoftlockup'
+APPEND = 'console=ttyS0 loglevel=1 edd=off'
 PATIENCE = 180.0
 INPUTS = 50
 INIT = '''#!/bin/busybox sh
