@@ -12,8 +12,9 @@
  *                                   no longer "pending".  After a load a guest
  *                                   is back in the "snap" that has saved, which
  *                                   answers once more
- *   snap-loop COUNT SLOT ADDR PAGES "ok GENERATION" after COUNT loads.  Saves,
- *                                   and after each load finds the pages as they
+ *   snap-loop COUNT SLOT ADDR PAGES "ok GENERATION" after COUNT loads, or once
+ *                                   the host writes to Region.stop.  Saves, and
+ *                                   after each load finds the pages as they
  *                                   were saved, or says '!'
  *   snap-work ROUND ADDR PAGES      "ok ROUND".  What snap-loop does between two
  *                                   loads, for a host that loads
@@ -29,30 +30,11 @@
  * must not take back.
  */
 
-#include "ring3.h"
+#include "ring3-pci.h"
 #include "../../../include/hw/misc/snapctl-regs.h"
-
-#define CONFIG_ADDRESS  0xcf8
-#define CONFIG_DATA     0xcfc
-#define CONFIG_ENABLE   0x80000000u
-#define CONFIG_SIZE     256
-
-#define PCI_ID          0x00
-#define PCI_COMMAND     0x04
-#define PCI_BAR(n)      (0x10 + 4 * (n))
-#define PCI_CAPABILITIES 0x34   /* MSI-X is the only one */
-#define MEMORY          0x2
-#define MASTER          0x4
-#define BAR_FLAGS       0xfu
 
 #define BARS            3
 
-/*
- * Where no guest of these tests has RAM, nor a pc or q35 anything else: RAM
- * below 4 GiB ends at 3.5 GiB at most.  For a region of up to 256 MiB.
- */
-#define REGION_PLACE    0xe0000000
-#define REGS_PLACE      0xf0000000
 #define MSIX_PLACE      0xf0010000
 
 #define MSIX_SIZE       0x1000
@@ -73,25 +55,8 @@ typedef struct Region {
     uint64_t refused;       /* how often it was told to wait */
     uint64_t random;        /* state of the hammer's generator */
     uint64_t steps;         /* that the hammer, or snap-repeat, has begun */
-    uint64_t stop;          /* the host wants the hammer to end */
+    uint64_t stop;          /* the host wants snap-loop or the hammer to end */
 } Region;
-
-static uint32_t config_address(const Snapctl *s, uint32_t offset)
-{
-    return CONFIG_ENABLE | s->devfn << 8 | (offset & 0xfc);
-}
-
-static uint32_t config_read(const Snapctl *s, uint32_t offset)
-{
-    outl(CONFIG_ADDRESS, config_address(s, offset));
-    return inl(CONFIG_DATA);
-}
-
-static void config_write(const Snapctl *s, uint32_t offset, uint32_t value)
-{
-    outl(CONFIG_ADDRESS, config_address(s, offset));
-    outl(CONFIG_DATA, value);
-}
 
 static uint64_t reg_read(const Snapctl *s, uint64_t offset, unsigned size)
 {
@@ -135,24 +100,24 @@ static void reg_write(const Snapctl *s, uint64_t offset, uint64_t value,
 /* Decoding is off meanwhile: no other place is ever seen */
 static void map(const Snapctl *s)
 {
-    config_write(s, PCI_COMMAND, 0);
-    config_write(s, PCI_BAR(SNAPCTL_REGS_BAR), s->bar[SNAPCTL_REGS_BAR]);
-    config_write(s, PCI_BAR(SNAPCTL_MSIX_BAR), s->bar[SNAPCTL_MSIX_BAR]);
-    config_write(s, PCI_BAR(SNAPCTL_REGION_BAR), s->bar[SNAPCTL_REGION_BAR]);
-    config_write(s, PCI_BAR(SNAPCTL_REGION_BAR) + 4,
+    config_write(s->devfn, PCI_COMMAND, 0);
+    config_write(s->devfn, PCI_BAR(SNAPCTL_REGS_BAR), s->bar[SNAPCTL_REGS_BAR]);
+    config_write(s->devfn, PCI_BAR(SNAPCTL_MSIX_BAR), s->bar[SNAPCTL_MSIX_BAR]);
+    config_write(s->devfn, PCI_BAR(SNAPCTL_REGION_BAR), s->bar[SNAPCTL_REGION_BAR]);
+    config_write(s->devfn, PCI_BAR(SNAPCTL_REGION_BAR) + 4,
                  s->bar[SNAPCTL_REGION_BAR] >> 32);
-    config_write(s, PCI_COMMAND, MEMORY | MASTER);
+    config_write(s->devfn, PCI_COMMAND, MEMORY | MASTER);
 }
 
 /* Where the firmware has put it, if it has */
 static void locate(Snapctl *s)
 {
-    if (config_read(s, PCI_COMMAND) & MEMORY) {
+    if (config_read(s->devfn, PCI_COMMAND) & MEMORY) {
         for (int i = 0; i < BARS; i++) {
-            s->bar[i] = config_read(s, PCI_BAR(i)) & ~BAR_FLAGS;
+            s->bar[i] = config_read(s->devfn, PCI_BAR(i)) & ~BAR_FLAGS;
         }
         s->bar[SNAPCTL_REGION_BAR] |=
-            (uint64_t)config_read(s, PCI_BAR(SNAPCTL_REGION_BAR) + 4) << 32;
+            (uint64_t)config_read(s->devfn, PCI_BAR(SNAPCTL_REGION_BAR) + 4) << 32;
     } else {
         s->bar[SNAPCTL_REGS_BAR] = REGS_PLACE;
         s->bar[SNAPCTL_MSIX_BAR] = MSIX_PLACE;
@@ -166,7 +131,7 @@ static bool find(Snapctl *s)
     const uint32_t id = SNAPCTL_PCI_DEVICE_ID << 16 | SNAPCTL_PCI_VENDOR_ID;
 
     for (s->devfn = 0; s->devfn < 256; s->devfn += 8) {
-        if (config_read(s, PCI_ID) == id) {
+        if (config_read(s->devfn, PCI_ID) == id) {
             locate(s);
             return reg_read(s, SNAPCTL_MAGIC, 4) == SNAPCTL_MAGIC_VALUE;
         }
@@ -222,56 +187,6 @@ static uint32_t command_both(const Snapctl *s, volatile Region *r,
     }
 }
 
-static bool is_zero_page(uint64_t page)
-{
-    return mix(page) & 1;
-}
-
-static bool snapshot_is_whole(uint64_t addr, uint64_t pages)
-{
-    for (uint64_t page = addr; page < addr + pages * PAGE_SIZE;
-         page += PAGE_SIZE) {
-        Result r = is_zero_page(page) ? check_set(page, PAGE_SIZE, 0)
-                                      : check_fill(page, PAGE_SIZE, page);
-
-        if (r.bad) {
-            put_char('!');
-            answer("corrupt", r.first);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* One page in four is left alone for long, or it would become untracked */
-static bool is_due(uint64_t page, uint64_t x)
-{
-    return x % (mix(page) & 6 ? 2 : 64) == 0;
-}
-
-/* In each round other pages, one word somewhere in most, all of the others */
-static void make_dirty(uint64_t addr, uint64_t pages, uint64_t round)
-{
-    for (uint64_t page = addr; page < addr + pages * PAGE_SIZE;
-         page += PAGE_SIZE) {
-        uint64_t x = mix(page ^ mix(round));
-
-        if (!is_due(page, x)) {
-            continue;
-        }
-        switch (x >> 8 & 15) {
-        case 0:
-            fill(page, PAGE_SIZE, x);
-            break;
-        case 1:
-            set(page, PAGE_SIZE, 0);
-            break;
-        default:
-            *at(page + (x >> 16) % PAGE_SIZE / 8 * 8) = x;
-        }
-    }
-}
-
 static void snap_work(uint64_t round, uint64_t addr, uint64_t pages)
 {
     if (snapshot_is_whole(addr, pages)) {
@@ -287,16 +202,10 @@ static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
     uint32_t status;
     uint64_t generation;
 
-    for (uint64_t page = addr; page < addr + pages * PAGE_SIZE;
-         page += PAGE_SIZE) {
-        if (is_zero_page(page)) {
-            set(page, PAGE_SIZE, 0);
-        } else {
-            fill(page, PAGE_SIZE, page);
-        }
-    }
+    write_snapshot(addr, pages);
     r->loads = 0;
     r->refused = 0;
+    r->stop = 0;
     r->generation = reg_read(s, SNAPCTL_GENERATION, 8);
 
     status = command_both(s, r, slot, SNAPCTL_COMMAND_SAVE);
@@ -317,7 +226,7 @@ static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
     if (!snapshot_is_whole(addr, pages)) {
         return;
     }
-    if (r->loads >= count) {
+    if (r->loads >= count || r->stop) {
         answer("ok", generation);
         return;
     }
@@ -395,13 +304,13 @@ static void hammer_command(const Snapctl *s, volatile Region *r)
  */
 static void enable_msix(const Snapctl *s, uint64_t scratch)
 {
-    uint32_t capability = config_read(s, PCI_CAPABILITIES) & 0xff;
+    uint32_t capability = config_read(s->devfn, PCI_CAPABILITIES) & 0xff;
     uint64_t entry = s->bar[SNAPCTL_MSIX_BAR];
 
     write_to(entry, scratch, 8);
     write_to(entry + MSIX_DATA, 0x5aa5c33c, 4);
     write_to(entry + MSIX_CONTROL, 0, 4);
-    config_write(s, capability, MSIX_ENABLE);
+    config_write(s->devfn, capability, MSIX_ENABLE);
 }
 
 static void hammer_msix(const Snapctl *s, volatile Region *r, uint64_t scratch)
@@ -433,8 +342,8 @@ static void hammer_config(const Snapctl *s, volatile Region *r)
     } else if (offset == PCI_BAR(SNAPCTL_REGION_BAR) + 4) {
         value &= 0xf;
     }
-    config_read(s, offset);
-    config_write(s, offset, value);
+    config_read(s->devfn, offset);
+    config_write(s->devfn, offset, value);
     map(s);
 }
 

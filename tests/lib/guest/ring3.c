@@ -5,8 +5,8 @@
  * Numbers are hexadecimal.  A command answers with one line that begins with
  * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when a loop
  * finds memory that it did not write: one character, so that a load can not cut
- * the report in two.  The snapctl device's commands are in ring3-snapctl.c, the
- * work for lib/inflight in ring3-flight.c.
+ * the report in two.  The snapctl device's commands are in ring3-snapctl.c,
+ * ivshmem's in ring3-shmem.c, the work for lib/inflight in ring3-flight.c.
  */
 
 #include "ring3.h"
@@ -357,7 +357,8 @@ static void serve(const char *line)
         endless_loop(n[0], n[1], n[2], n[3]);
     } else if (take_word(&line, "flight")) {
         flight(n[0]);
-    } else if (*line && !serve_snapctl(line, n)) {
+    } else if (*line && !serve_snapctl(line, n) &&
+               !serve_shmem(line, n)) {
         put_string("error\n");
     }
 }

@@ -60,10 +60,18 @@ Result check_fill(uint64_t addr, uint64_t len, uint64_t seed);
 Result check_set(uint64_t addr, uint64_t len, uint64_t value);
 uint64_t ticks(void);
 
+/* @pages pages from @addr on; the guest says '!' if they are not whole */
+void write_snapshot(uint64_t addr, uint64_t pages);
+bool snapshot_is_whole(uint64_t addr, uint64_t pages);
+/* In each @round others */
+void make_dirty(uint64_t addr, uint64_t pages, uint64_t round);
+
 /* Works with RAM and disk for ever; the World is at @addr */
 void flight(uint64_t addr);
 
 /* Whether @line was one of the snapctl device's commands; @n its numbers */
 bool serve_snapctl(const char *line, const uint64_t *n);
+/* The same of a region that the host shares; see ring3-shmem.c */
+bool serve_shmem(const char *line, const uint64_t *n);
 
 #endif

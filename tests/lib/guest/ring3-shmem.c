@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Ring-3 test guest: runs "programs" that the host hands over in ivshmem-plain's
+ * memory, one after each load, as a fuzzer's executor does.
+ *
+ *   shm-serve ADDR PAGES    "ok", then nothing.  Saved then, it runs the program
+ *                           that Shmem.input has after a load: finds the pages
+ *                           as they were saved, writes to them, and says so in
+ *                           Shmem.output.  It does no more until the next load
+ */
+
+#include "ring3-pci.h"
+
+#define IVSHMEM_ID      0x11101af4
+#define REGS_BAR        0
+#define MEMORY_BAR      2
+
+/* At the beginning of the memory; the host knows it as well */
+typedef struct Shmem {
+    uint64_t input;
+    uint64_t output;    /* the input that was last done */
+    uint64_t corrupt;   /* how often pages were not as they were saved */
+} Shmem;
+
+static volatile Shmem *find(void)
+{
+    for (uint32_t devfn = 0; devfn < 256; devfn += 8) {
+        if (config_read(devfn, PCI_ID) == IVSHMEM_ID) {
+            config_write(devfn, PCI_COMMAND, 0);
+            config_write(devfn, PCI_BAR(REGS_BAR), REGS_PLACE);
+            config_write(devfn, PCI_BAR(MEMORY_BAR), REGION_PLACE);
+            config_write(devfn, PCI_BAR(MEMORY_BAR + 1), 0);
+            config_write(devfn, PCI_COMMAND, MEMORY);
+            return (volatile Shmem *)REGION_PLACE;
+        }
+    }
+    return NULL;
+}
+
+static void serve(volatile Shmem *s, uint64_t addr, uint64_t pages)
+{
+    while (s->input == s->output) {
+        asm volatile("pause");
+    }
+    if (!snapshot_is_whole(addr, pages)) {
+        s->corrupt++;
+    }
+    make_dirty(addr, pages, s->input);
+    s->output = s->input;
+    for (;;) {
+        asm volatile("pause");
+    }
+}
+
+bool serve_shmem(const char *line, const uint64_t *n)
+{
+    volatile Shmem *s;
+
+    if (!take_word(&line, "shm-serve")) {
+        return false;
+    }
+    s = find();
+    if (!s) {
+        return false;
+    }
+    s->input = s->output;
+    write_snapshot(n[0], n[1]);
+    answer_ok(NULL, 0);
+    serve(s, n[0], n[1]);
+    return true;
+}
