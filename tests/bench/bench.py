@@ -15,7 +15,8 @@ import report
 from context import Context, clock
 
 SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind',
-            'cold', 'snapctl', 'libvirt')
+            'cold', 'snapctl', 'libvirt', 'soak')
+LONG = ('soak',)        # only if they are named
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,25 +32,27 @@ def measure(context: Context) -> report.Section | None:
     return None
 
 
-def run(names: list[str], quick: bool, build: Path, output: Path) -> int:
+def run(contexts: list[Context], build: Path, output: Path) -> int:
     facts = report.host_facts(build)
     output.mkdir(parents=True, exist_ok=True)
     for old in ('results.json', 'results.md'):
         (output / old).unlink(missing_ok=True)
     done, failed = [], []
-    for name in names:
-        section = measure(Context(name, quick, build))
+    for context in contexts:
+        section = measure(context)
         if section is None:
-            failed.append(name)
+            failed.append(context.name)
             continue
         done.append(section)
         # an interrupted run leaves the sections that it has finished
-        report.write(done, output, facts, quick)
+        report.write(done, output, facts, context.quick)
         plots.draw(section, output)
+        for complaint in section.failed:
+            print(f'bench: {context.name}: {complaint}', file=sys.stderr)
     if failed:
         print(f'bench: not measured, as it says above: {", ".join(failed)}',
               file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed or any(section.failed for section in done) else 0
 
 
 def main() -> int:
@@ -59,15 +62,20 @@ def main() -> int:
     p.add_argument('--quick', action='store_true', help='small sizes')
     p.add_argument('--only', action='append', choices=SECTIONS, default=[],
                    metavar='SECTION', help='of ' + ', '.join(SECTIONS))
+    p.add_argument('--loads', type=int, default=0, help='of soak')
+    p.add_argument('--hmp-loads', type=int, default=0, help='of soak')
     p.add_argument('--output', type=Path, default=ROOT / 'build/bench')
     args = p.parse_args()
-    names = [name for name in SECTIONS if name in (args.only or SECTIONS)]
+    build = ROOT / 'build'
+    contexts = [Context(name, args.quick, build, args.loads, args.hmp_loads)
+                for name in SECTIONS
+                if (name in args.only if args.only else name not in LONG)]
     # so that whatever is mounted or lent is given back
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     start = time.monotonic()
     try:
-        status = run(names, args.quick, ROOT / 'build', args.output)
+        status = run(contexts, build, args.output)
     except (report.Failure, OSError) as e:
         print(f'bench: {e}', file=sys.stderr)
         return 1

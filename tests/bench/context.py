@@ -25,6 +25,8 @@ class Context:
     name: str
     quick: bool
     build: Path
+    loads: int = 0          # that the user asks for; 0 if that is left to us
+    hmp_loads: int = 0
     _total: int = 0
     _done: int = 0
     _start: float = field(default_factory=time.monotonic)

@@ -47,7 +47,8 @@ class Table:
 class Section:
     """
     @data: all that was measured, raw, fit for JSON; @notes: paragraphs that
-    say what was measured, or why something was not.
+    say what was measured, or why something was not; @failed: what should not
+    be as it was measured.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Section:
     tables: Sequence[Table] = ()
     plots: Sequence[Plot] = ()
     notes: Sequence[str] = field(default_factory=list)
+    failed: Sequence[str] = ()
 
     def markdown(self) -> str:
         parts = [f'## {self.title}\n']
