@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/error-report.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/report.h"
 
 #define PREFIX "%s '%s': "
@@ -41,4 +42,27 @@ void ram_reset_warn(RamReset *rr, const char *fmt, ...)
     text = g_strdup_vprintf(fmt, ap);
     va_end(ap);
     warn_report(PREFIX "%s", type_of(rr), ram_reset_id(rr), text);
+}
+
+RamResetObjectInfoList *ram_reset_query_objects(void)
+{
+    g_autoptr(GPtrArray) objs = ram_reset_objects();
+    RamResetObjectInfoList *list = NULL, **tail = &list;
+
+    for (unsigned i = 0; i < objs->len; i++) {
+        RamReset *rr = RAM_RESET(objs->pdata[i]);
+        RamResetObjectInfo *info = g_new0(RamResetObjectInfo, 1);
+
+        info->id = g_strdup(ram_reset_id(rr));
+        info->qom_type = g_strdup(object_get_typename(OBJECT(rr)));
+        info->memdev = g_strdup(rr->memdev);
+        info->verify = rr->verify;
+        info->rewind = rr->rewind;
+        info->threads = ram_reset_threads(rr);
+        if (RAM_RESET_GET_CLASS(rr)->query) {
+            RAM_RESET_GET_CLASS(rr)->query(rr, info);
+        }
+        QAPI_LIST_APPEND(tail, info);
+    }
+    return list;
 }
