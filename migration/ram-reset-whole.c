@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/error-report.h"
 #include "system/reset.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
@@ -46,6 +47,21 @@ static void system_has_been_reset(void *opaque)
     ram_reset_set_whole();
 }
 
+/*
+ * Monitors and debuggers ask before they let the VM run; replay-seek does not.
+ * Last in the order of these handlers, so that the others have the start behind
+ * them when they are told of the stop.  vCPUs are resumed after all of them.
+ */
+static void do_not_run_part(void *opaque, bool running, RunState state)
+{
+    Error *err = NULL;
+
+    if (running && !ram_reset_vm_is_whole(&err)) {
+        warn_report_err(err);
+        vm_stop(RUN_STATE_RESTORE_VM);
+    }
+}
+
 void ram_reset_set_part(const char *tag)
 {
     static bool watching;
@@ -53,6 +69,7 @@ void ram_reset_set_part(const char *tag)
     if (!watching) {
         watching = true;
         qemu_register_reset_nosnapshotload(system_has_been_reset, NULL);
+        qemu_add_vm_change_state_handler_prio(do_not_run_part, NULL, INT_MAX);
     }
     g_free(part_of);
     part_of = g_strdup(tag);

@@ -67,3 +67,17 @@ def test_start_after_a_failed_revert(plain_guest):
         plain_guest.revert(TAG)
     plain_guest.start()
     dirty(plain_guest, 3)
+
+
+@pytest.mark.each_value
+def test_resume_after_a_load_that_failed_is_refused(plain_guest):
+    plain_guest.snapshot(OTHER)
+    damage(plain_guest)
+    assert 'Error' in plain_guest.hmp(f'loadvm {TAG}')
+    for _ in range(2):
+        with pytest.raises(LibvirtError, match='a part of snapshot'):
+            plain_guest.virsh('resume')
+        assert plain_guest.state() == 'paused'
+    assert plain_guest.hmp(f'loadvm {OTHER}') == ''
+    plain_guest.virsh('resume')
+    assert_runs(plain_guest)
