@@ -25,6 +25,7 @@
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-sections.h"
 #include "migration/ram-reset-verify.h"
+#include "migration/ram-reset-vmgenid.h"
 #include "migration/ram-reset-whole.h"
 #include "migration/ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
@@ -147,6 +148,7 @@ void ram_reset_load_begin(void)
 {
     load.times.was_reset = now();
     ram_reset_tsc_kvm_begin();
+    ram_reset_renew_vmgenid();
     if (!ram_reset_rewind_wanted() || !begin_rewind()) {
         begin_whole_load();
     }

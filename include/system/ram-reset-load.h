@@ -36,6 +36,11 @@ bool ram_reset_enabled(void);
 bool ram_reset_verify_wanted(void);
 
 /**
+ * ram_reset_new_vmgenid_wanted: whether any ram-reset object has new-vmgenid=on
+ */
+bool ram_reset_new_vmgenid_wanted(void);
+
+/**
  * ram_reset_covers: whether a reset would make @rb zero
  *
  * False for blocks that no object serves and for those that must not be

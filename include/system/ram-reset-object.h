@@ -102,6 +102,7 @@ struct RamResetClass {
  * @template_fd: that directory; -1 if there is none
  * @template_limit: bytes that all templates there may have; 0: half of the file
  *     system
+ * @new_vmgenid: give the VM a new generation ID with each load
  * @threads: for clearing in place; 0: one per host CPU, at most 8
  * @completed: memdev has been checked and cannot be set any more
  * @warned: a failure of the strategy has been reported
@@ -116,6 +117,7 @@ struct RamReset {
     char *template_dir;
     int template_fd;
     uint64_t template_limit;
+    bool new_vmgenid;
     uint32_t threads;
     bool completed, warned;
     Notifier machine_done;

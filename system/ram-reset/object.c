@@ -9,6 +9,7 @@
 #include "qapi/util.h"
 #include "qapi/visitor.h"
 #include "qom/object_interfaces.h"
+#include "hw/acpi/vmgenid.h"
 #include "system/system.h"
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/options.h"
@@ -51,6 +52,19 @@ static bool check_memdev(RamReset *rr, Error **errp)
 
     if (rr->memdev && !ram_reset_check_memdev(rr->memdev, errp)) {
         ram_reset_error_prepend(rr, errp);
+        return false;
+    }
+    return true;
+}
+
+/* It is there when the machine is made, or never */
+static bool check_vmgenid(RamReset *rr, bool wanted, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (wanted && !find_vmgenid_dev()) {
+        ram_reset_error(rr, errp, "new-vmgenid=on needs a vmgenid device");
+        error_append_hint(errp, "Start QEMU with -device vmgenid.\n");
         return false;
     }
     return true;
@@ -124,6 +138,7 @@ static void ram_reset_machine_done(Notifier *notifier, void *data)
 
     check_memdev(rr, &error_fatal);
     check_properties(rr, &error_fatal);
+    check_vmgenid(rr, rr->new_vmgenid, &error_fatal);
     if (RAM_RESET_GET_CLASS(rr)->machine_ready) {
         RAM_RESET_GET_CLASS(rr)->machine_ready(rr);
     }
@@ -139,8 +154,9 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
         return;
     }
     if (phase_check(PHASE_MACHINE_READY)) {
-        if (!RAM_RESET_GET_CLASS(rr)->memdev_comes_later &&
-            !check_memdev(rr, errp)) {
+        if ((!RAM_RESET_GET_CLASS(rr)->memdev_comes_later &&
+             !check_memdev(rr, errp)) ||
+            !check_vmgenid(rr, rr->new_vmgenid, errp)) {
             return;
         }
         if (RAM_RESET_GET_CLASS(rr)->machine_ready) {
@@ -256,6 +272,21 @@ static void ram_reset_set_rewind_limit(Object *obj, Visitor *v,
     }
 }
 
+static bool ram_reset_get_new_vmgenid(Object *obj, Error **errp)
+{
+    return RAM_RESET(obj)->new_vmgenid;
+}
+
+static void ram_reset_set_new_vmgenid(Object *obj, bool value, Error **errp)
+{
+    RamReset *rr = RAM_RESET(obj);
+
+    if (!rr->completed || !phase_check(PHASE_MACHINE_READY) ||
+        check_vmgenid(rr, value, errp)) {
+        rr->new_vmgenid = value;
+    }
+}
+
 static void ram_reset_get_threads(Object *obj, Visitor *v, const char *name,
                                   void *opaque, Error **errp)
 {
@@ -332,6 +363,11 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
                               ram_reset_set_template_limit, NULL, NULL);
     object_class_property_set_description(oc, "template-limit",
         "How many bytes those may have; 0 means half of the file system");
+    object_class_property_add_bool(oc, "new-vmgenid",
+                                   ram_reset_get_new_vmgenid,
+                                   ram_reset_set_new_vmgenid);
+    object_class_property_set_description(oc, "new-vmgenid",
+        "Give the VM a new generation ID with each load, by its vmgenid");
     object_class_property_add(oc, "threads", "uint32", ram_reset_get_threads,
                               ram_reset_set_threads, NULL, NULL);
     object_class_property_set_description(oc, "threads",

@@ -109,6 +109,16 @@ bool ram_reset_verify_wanted(void)
     return find_object(wants_verify);
 }
 
+static bool wants_new_vmgenid(const RamReset *rr)
+{
+    return rr->new_vmgenid;
+}
+
+bool ram_reset_new_vmgenid_wanted(void)
+{
+    return find_object(wants_new_vmgenid);
+}
+
 static bool wants_templates(const RamReset *rr)
 {
     return rr->template_dir && rr->completed;

@@ -58,6 +58,7 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
         info->memdev = g_strdup(rr->memdev);
         info->verify = rr->verify;
         info->rewind = rr->rewind;
+        info->new_vmgenid = rr->new_vmgenid;
         info->threads = ram_reset_threads(rr);
         if (RAM_RESET_GET_CLASS(rr)->query) {
             RAM_RESET_GET_CLASS(rr)->query(rr, info);

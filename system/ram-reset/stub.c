@@ -31,6 +31,11 @@ bool ram_reset_verify_wanted(void)
     return false;
 }
 
+bool ram_reset_new_vmgenid_wanted(void)
+{
+    return false;
+}
+
 bool ram_reset_covers(RAMBlock *rb)
 {
     return false;
