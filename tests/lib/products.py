@@ -167,6 +167,8 @@ def initramfs() -> Path:
     product = PRODUCTS / 'initramfs.cpio'
     busybox = GUEST / 'busybox'
     programs = [_compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c']),
+                _compile(PRODUCTS / 'identtool', [SOURCE / 'identtool.c'],
+                         flags=HOSTED),
                 *snapctl_programs()]
     init = SOURCE / 'init'
     modules = [_module(name) for name in MODULES]
