@@ -2,10 +2,10 @@
 """
 A guest's clocks go on at the instant of the save, however long ago that was.
 
-RAM_RESET_LONG=1 waits for a minute, and loads 1,000 times.
+RAM_RESET_LONG=1 waits for a minute, and loads plain Linux 1,000 times.
 """
 
-# Takes: 20 s
+# Takes: 12 s
 
 import contextlib
 import os
@@ -23,8 +23,8 @@ from lib.machine import MIB
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
 # With --all longer than it takes a kernel to believe in a lockup
 WAIT = 60 if LONG else rounds(25, 4)
-LOADS = 1000 if LONG else rounds(12, 5)
-VCPUS = rounds((1, 4), (4,))
+LOADS = rounds(8, 4)
+VCPUS = rounds((1, 4), (2,))
 
 SLEEP = 0.3
 # How far a clock would be that went on from where it was before the load
@@ -32,9 +32,8 @@ AHEAD = 2
 
 # What else Linux may go by than a TSC and the timer of the local APIC
 CLOCKS = {
-    'hpet': (1, 'clocksource=hpet nolapic_timer'),
+    'hpet': (1, 'clocksource=hpet nolapic_timer nohz=off highres=off'),
     'pit': (1, 'clocksource=acpi_pm nolapic_timer', ('-machine', 'hpet=off')),
-    'periodic': (2, 'nohz=off highres=off'),
     'icount': (1, '', ('-icount', 'shift=auto'))}
 
 
@@ -64,22 +63,23 @@ class Saved:
     def __init__(self, guest: Linux):
         self._guest = guest
         self._log = self._messages()
-        begin = time.monotonic()
         self._clocks = Clocks.read(guest)
         guest.save('s')
-        self._spent = time.monotonic() - begin
 
     def _messages(self) -> int:
         return int(self._guest.run('dmesg | wc -l'))
 
     def load(self) -> None:
-        begin = time.monotonic()
+        """
+        A clock that did not go back would be further than before.  How far it
+        went is by its own rate, which Linux may have measured badly.
+        """
+        before = Clocks.read(self._guest)
         self._guest.load('s')
         after = Clocks.read(self._guest)
-        spent = self._spent + time.monotonic() - begin
-        # date has whole seconds
-        assert max(after.since(self._clocks)) < spent + WAIT / 4 + 1
+        print(f'{self._clocks}, {before}, {after}')
         assert min(after.since(self._clocks)) >= 0
+        assert max(after.since(before)) < 0
 
     def check_silent(self) -> None:
         new = self._guest.run(f'dmesg | tail -n +{self._log + 1}')
@@ -105,7 +105,7 @@ def test_linux_goes_on_at_the_save(tmp_path):
         for instant in saved:
             instant.load()
         check_wall_clock(guests[0])
-        check_wakes_up(guests[-1])
+        check_wakes_up(guests[-1], 1000 if LONG else LOADS)
         # this is how long it takes Linux to find out
         time.sleep(rounds(5, 0))
         for instant in saved:
@@ -114,10 +114,8 @@ def test_linux_goes_on_at_the_save(tmp_path):
 
 def check_wall_clock(guest: Linux) -> None:
     """The RTC has the host's time; this is what docs/system tells users."""
-    behind = time.time() - int(guest.run('date +%s'))
-    assert behind > WAIT - 2
     guest.run('hwclock -s -u')
-    assert abs(time.time() - int(guest.run('date +%s'))) < WAIT / 2
+    assert abs(time.time() - int(guest.run('date +%s'))) < 3 + WAIT / 4
 
 
 WOKEN = r'^(\d+\.\d+)\r?\n= x 0\r?\n'
@@ -142,11 +140,11 @@ def save_asleep(guest: Linux) -> float:
     return boot
 
 
-def check_wakes_up(guest: Linux) -> None:
+def check_wakes_up(guest: Linux, loads: int = LOADS) -> None:
     """What remains of the sleep that it was saved in is slept after a load."""
     begin = save_asleep(guest)
     woken = []
-    for _ in range(LOADS):
+    for _ in range(loads):
         found = guest.serial.wait(WOKEN, guest.COMMAND_TIMEOUT)
         woken.append(float(found[1]) - begin)
         if len(woken) == 1:
