@@ -16,8 +16,9 @@ from lib.machine import MIB, MachineError
 from lib.snapctl_guest import LOAD, LOADED, SAVE
 
 RAM_SIZE = 128 * MIB
+SMALL = 32 * MIB
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
-LOADS = 1000 if LONG else rounds(300, 25)
+LOADS = 1000 if LONG else rounds(300, 15)
 FEW = 5
 ACPI_TIMER, TICKS_A_MS, TIMER_MASK = 0x608, 3579.545, 0xffffff
 SOON_MS = 10
@@ -116,7 +117,7 @@ def test_new_random_numbers_after_each_load(tmp_path):
 def boot(workdir, accel: str = 'tcg', **kwargs) -> Ring3:
     """With SeaBIOS: qboot does not start where there is a vmgenid."""
     args = ('-device', 'vmgenid', *kwargs.pop('args', ()))
-    return Ring3(workdir, accel=accel, ram=RAM_SIZE,
+    return Ring3(workdir, accel=accel, ram=SMALL,
                  args=('-bios', 'bios-256k.bin', *args), **kwargs)
 
 

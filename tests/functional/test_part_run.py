@@ -44,11 +44,16 @@ def registers(guest: Ring3) -> str:
     return guest.hmp('info registers')
 
 
-def assert_stands_still(guest: Ring3, before: str) -> None:
+def assert_stopped(guest: Ring3, before: str) -> None:
     assert not guest.qmp('query-status')['running']
-    guest.serial.send('ping 0\n')
-    assert guest.silent(0.05)
     assert registers(guest) == before
+
+
+def assert_stands_still(guest: Ring3, before: str) -> None:
+    assert_stopped(guest, before)
+    guest.serial.send('ping 0\n')
+    assert guest.silent(0.1)
+    assert_stopped(guest, before)
 
 
 def fail_to_load(guest: Ring3, how: str) -> str:
@@ -79,7 +84,7 @@ def test_by_the_monitor(tmp_path, fast_accel, served, snapshots, how, stopped):
                     guest.hmp(command)
             else:
                 guest.hmp(command)
-            assert_stands_still(guest, before)
+            assert_stopped(guest, before)
         guest.qmp('dump-guest-memory', paging=False,
                   protocol=f'file:{tmp_path / "dump"}')
         assert_stands_still(guest, before)
@@ -94,7 +99,7 @@ def test_by_a_debugger(tmp_path, fast_accel, served, snapshots, packet):
         before = fail_to_load(guest, 'hmp')
         with Debugger(tmp_path / 'gdb') as gdb:
             gdb.ask_in_vain(packet)
-            assert_stands_still(guest, before)
+            assert_stopped(guest, before)
         assert_stands_still(guest, before)
         if packet != 's':       # of which QEMU keeps that it is to be one step
             assert_recovers(guest)
