@@ -39,12 +39,16 @@ OBJECTS = {'auto': ('ram-reset-auto,id=rr0,verify=on',),
 
 @dataclass(frozen=True)
 class Config:
-    """@objects: the values of -object, none for QEMU as it is otherwise"""
+    """
+    @objects: the values of -object, none for QEMU as it is otherwise
+    @genid: with the device that tells the guest that it is another one
+    """
 
     memory: str = 'private'
     objects: tuple[str, ...] = ()
     ram: int = RAM_SIZE
     virt: str = 'qemu'
+    genid: bool = False
     qemu: Path = products.QEMU
 
     def xml(self, name: str, disk: Path, serial: Path) -> str:
@@ -72,7 +76,11 @@ class Config:
                 <memballoon model="none"/>
               </devices>
             </domain>''')
-        for path, text in (('os/loader', products.FIRMWARE / 'qboot.rom'),
+        if self.genid:
+            domain.insert(1, ET.Element('genid'))
+        # qboot does not start where there is a vmgenid
+        rom = 'bios-256k.bin' if self.genid else 'qboot.rom'
+        for path, text in (('os/loader', products.FIRMWARE / rom),
                            ('os/kernel', products.ring3_image()),
                            ('devices/emulator', self.qemu)):
             domain.find(path).text = str(text)
