@@ -139,6 +139,7 @@ def test_new_id_is_in_ram_after_each_load(tmp_path, options):
     known = set()
     with boot(tmp_path, strategy='auto', options=f',new-vmgenid=on{options}'
               ) as guest:
+        guest.sync()            # it has said all that it has to say
         known.add(vmgenid(guest))
         assert ids_in_ram(guest, known) == known
         guest.save('a')
