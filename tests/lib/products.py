@@ -106,10 +106,11 @@ def ring3_image() -> Path:
     return _compile(PRODUCTS / 'ring3.bin',
                     [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c',
                      SOURCE / 'ring3-flight.c', SOURCE / 'ring3-pages.c',
-                     SOURCE / 'ring3-shmem.c', SOURCE / 'ring3-snapctl.c'],
+                     SOURCE / 'ring3-regs.c', SOURCE / 'ring3-shmem.c',
+                     SOURCE / 'ring3-smp.c', SOURCE / 'ring3-snapctl.c'],
                     SOURCE / 'ring3.ld',
-                    headers=[SOURCE / 'ring3.h', SOURCE / 'ring3-pci.h',
-                             SNAPCTL_REGS])
+                    headers=[SOURCE / 'ring3.h', SOURCE / 'ring3-cpus.h',
+                             SOURCE / 'ring3-pci.h', SNAPCTL_REGS])
 
 
 def timers_image() -> Path:

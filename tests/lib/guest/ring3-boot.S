@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Ring-3 test guest, the way in: multiboot's 32-bit entry, long mode, then
- * ring 3 for good.
+ * ring 3, which it leaves only for what do_call() does.
  *
  * The image is a flat binary that starts with a multiboot header giving its
  * addresses, because QEMU's multiboot loader takes no 64-bit ELF file.
  */
+
+#include "ring3-cpus.h"
 
 #define MULTIBOOT_MAGIC         0x1badb002
 #define MULTIBOOT_ADDRESSES     0x00010000
@@ -20,6 +22,7 @@
 #define SEL_CODE3               (0x18 | 3)
 #define SEL_DATA3               (0x20 | 3)
 #define SEL_TSS                 0x28
+#define SEL_CODE32              (SEL_TSS + 16 * MAX_CPUS)
 
 /* present, writable, user, accessed; a leaf is large and dirty as well */
 #define PTE_TABLE               0x027
@@ -46,6 +49,8 @@ start:
         cli
         cld
         lgdt    gdt_pointer
+        xorl    %ebx, %ebx
+start_cpu:                              /* %ebx: its number */
         movl    $pml4, %eax
         movl    %eax, %cr3
         movl    $CR4_PAE, %eax
@@ -67,7 +72,10 @@ start64:
         xorl    %eax, %eax
         movl    %eax, %fs
         movl    %eax, %gs
-        movl    $stack_top, %esp
+        imull   $CPU_STACK, %ebx, %esp
+        addl    $stack_top, %esp
+        testl   %ebx, %ebx
+        jnz     enter_ring3
 
         /* gates that all lie below 64 KiB * 65536: only two fields differ */
         movl    $vectors, %eax
@@ -83,18 +91,23 @@ start64:
         addl    $16, %edi
         decl    %ecx
         jnz     1b
-        lidt    idt_pointer
 
+enter_ring3:
+        lidt    idt_pointer
+        leal    (, %ebx, 8), %edx
+        addl    %edx, %edx
         movl    $tss, %eax
-        movw    %ax, gdt_tss + 2
+        movw    %ax, gdt_tss + 2(%rdx)
         shrl    $16, %eax
-        movb    %al, gdt_tss + 4
-        movb    %ah, gdt_tss + 7
-        movl    $SEL_TSS, %eax
+        movb    %al, gdt_tss + 4(%rdx)
+        movb    %ah, gdt_tss + 7(%rdx)
+        movb    $0x89, gdt_tss + 5(%rdx)
+        leal    SEL_TSS(%rdx), %eax
         ltr     %ax
 
+        movl    %esp, %eax
         pushq   $SEL_DATA3
-        pushq   $stack_top
+        pushq   %rax
         pushq   $0x2                    /* rflags: interrupts stay off */
         pushq   $SEL_CODE3
         pushq   $ring3
@@ -103,7 +116,12 @@ ring3:
         movl    $SEL_DATA3, %eax
         movl    %eax, %ds
         movl    %eax, %es
+        movl    %ebx, %edi
+        testl   %ebx, %ebx
+        jnz     1f
         call    guest_main
+        ud2
+1:      call    other_cpu
         ud2
 
         /* one 16-byte stub for each vector; some push an error code already */
@@ -120,6 +138,10 @@ vectors:
         .set    vector, vector + 1
         .endr
 trap:
+        cmpq    $ring0_enter, 16(%rsp)
+        je      ring0_call
+        cmpq    $0, ring0_frame
+        jne     ring0_fault
         popq    %rdi
         popq    %rsi
         movq    (%rsp), %rdx
@@ -129,6 +151,50 @@ trap:
 1:      hlt
         jmp     1b
 
+        /* see do_call(); of one CPU at a time.  KVM may not emulate "int" */
+        .globl  ring0_enter
+ring0_enter:
+        ud2
+        ret
+ring0_call:
+        addq    $16, %rsp
+        addq    $2, (%rsp)
+        movq    %rsp, ring0_frame
+        call    *%rax
+        xorl    %edx, %edx
+1:      movq    $0, ring0_frame
+        iretq
+ring0_fault:
+        movq    ring0_frame, %rsp
+        movl    $1, %edx
+        jmp     1b
+
+        /* what a CPU begins with that START_PLACE is given to */
+        .globl  trampoline, trampoline_end
+        .code16
+trampoline:
+        cli
+        cld
+        xorw    %ax, %ax
+        movw    %ax, %ds
+        lgdtl   START_PLACE + trampoline_gdt - trampoline
+        movl    %cr0, %eax
+        orl     $1, %eax
+        movl    %eax, %cr0
+        ljmpl   $SEL_CODE32, $1f
+        .balign 4
+trampoline_gdt:
+        .word   gdt_pointer - gdt - 1
+        .long   gdt
+trampoline_end:
+        .code32
+1:      movl    $SEL_DATA0, %eax
+        movl    %eax, %ds
+        movl    %eax, %es
+        movl    %eax, %ss
+        movl    starting, %ebx
+        jmp     start_cpu
+
         .data
         .balign 16
 gdt:    .quad   0
@@ -136,17 +202,21 @@ gdt:    .quad   0
         .quad   0x00cf93000000ffff
         .quad   0x00affb000000ffff
         .quad   0x00cff3000000ffff
+        /* each CPU has a descriptor of its own, of the same TSS */
 gdt_tss:
-        .word   IO_BITMAP + IO_BITMAP_BYTES
-        .word   0
-        .byte   0, 0x89, 0, 0
-        .quad   0
+        .rept   MAX_CPUS
+        .quad   IO_BITMAP + IO_BITMAP_BYTES, 0
+        .endr
+        .quad   0x00cf9b000000ffff
 gdt_pointer:
         .word   gdt_pointer - gdt - 1
         .quad   gdt
 idt_pointer:
         .word   VECTORS * 16 - 1
         .quad   idt
+        .balign 8
+ring0_frame:
+        .quad   0
 
         .balign 16
 tss:    .long   0
@@ -180,8 +250,9 @@ pd:     .set    i, 0
 
         .bss
         .balign 16
-        .skip   16384
+        .skip   CPU_STACK
 stack_top:
+        .skip   CPU_STACK * (MAX_CPUS - 1)
         .skip   4096
 trap_stack_top:
 

@@ -6,7 +6,8 @@
  * "ok", "bad COUNT FIRST-ADDRESS" or "error".  A '!' is sent only when a loop
  * finds memory that it did not write: one character, so that a load can not cut
  * the report in two.  The snapctl device's commands are in ring3-snapctl.c,
- * ivshmem's in ring3-shmem.c, the work for lib/inflight in ring3-flight.c.
+ * ivshmem's in ring3-shmem.c, those of several CPUs in ring3-smp.c, those of
+ * registers in ring3-regs.c, the work for lib/inflight in ring3-flight.c.
  */
 
 #include "ring3.h"
@@ -24,12 +25,12 @@ extern char bss_end[];
 void guest_main(void);
 void guest_trap(uint64_t vector, uint64_t error, uint64_t rip, uint64_t cr2);
 
-static bool input_waiting(void)
+bool input_waiting(void)
 {
     return inb(COM1_LSR) & LSR_DATA_READY;
 }
 
-static char get_char(void)
+char get_char(void)
 {
     while (!input_waiting()) {
         asm volatile("pause");
@@ -82,7 +83,7 @@ void answer_ok(const uint64_t *values, size_t count)
     put_char('\n');
 }
 
-static void answer_result(Result r)
+void answer_result(Result r)
 {
     if (r.bad) {
         put_string("bad ");
@@ -123,14 +124,14 @@ static uint64_t tag(uint64_t addr, uint64_t seed)
  * loop has zero pages that are dirty by the time of the load and stored pages
  * that are zero by then.
  */
-static uint64_t loop_tag(uint64_t addr, uint64_t pass)
+uint64_t loop_tag(uint64_t addr, uint64_t pass)
 {
     uint64_t t = mix(addr ^ (pass * 0x9e3779b97f4a7c15));
 
     return t & 1 ? t : 0;
 }
 
-static void note(Result *r, uint64_t addr, uint64_t expected)
+void note(Result *r, uint64_t addr, uint64_t expected)
 {
     if (*at(addr) != expected) {
         if (!r->bad++) {
@@ -357,8 +358,8 @@ static void serve(const char *line)
         endless_loop(n[0], n[1], n[2], n[3]);
     } else if (take_word(&line, "flight")) {
         flight(n[0]);
-    } else if (*line && !serve_snapctl(line, n) &&
-               !serve_shmem(line, n)) {
+    } else if (*line && !serve_snapctl(line, n) && !serve_shmem(line, n) &&
+               !serve_smp(line, n) && !serve_regs(line, n)) {
         put_string("error\n");
     }
 }

@@ -8,12 +8,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ring3-cpus.h"
+
 #define PAGE_SIZE       4096
 
 typedef struct Result {
     uint64_t bad;
     uint64_t first;
 } Result;
+
+/* What a CPU is to do in ring 0, in which a fault ends it, or in ring 3 */
+typedef uint64_t Function(uint64_t a, uint64_t b);
+
+typedef struct Call {
+    Function *func;
+    bool ring0;
+    uint64_t a, b;
+    uint64_t value;
+    bool fault;
+} Call;
 
 static inline void outb(uint16_t port, uint8_t value)
 {
@@ -46,14 +59,20 @@ static inline volatile uint64_t *at(uint64_t addr)
     return (volatile uint64_t *)addr;
 }
 
+bool input_waiting(void);
+char get_char(void);
 void put_char(char c);
 void answer(const char *word, uint64_t value);
 /* "ok" and @count numbers */
 void answer_ok(const uint64_t *values, size_t count);
+void answer_result(Result r);
 
 bool take_word(const char **line, const char *word);
 
 uint64_t mix(uint64_t x);
+/* What a word has in a pass of a loop */
+uint64_t loop_tag(uint64_t addr, uint64_t pass);
+void note(Result *r, uint64_t addr, uint64_t expected);
 void fill(uint64_t addr, uint64_t len, uint64_t seed);
 void set(uint64_t addr, uint64_t len, uint64_t value);
 Result check_fill(uint64_t addr, uint64_t len, uint64_t seed);
@@ -69,9 +88,14 @@ void make_dirty(uint64_t addr, uint64_t pages, uint64_t round);
 /* Works with RAM and disk for ever; the World is at @addr */
 void flight(uint64_t addr);
 
-/* Whether @line was one of the snapctl device's commands; @n its numbers */
+/* By this CPU, or by @number; one at a time */
+void do_call(Call *call);
+Call call_on(unsigned number, Call call);
+
+/* Whether @line was a command of that file; @n its numbers */
 bool serve_snapctl(const char *line, const uint64_t *n);
-/* The same of a region that the host shares; see ring3-shmem.c */
 bool serve_shmem(const char *line, const uint64_t *n);
+bool serve_smp(const char *line, const uint64_t *n);
+bool serve_regs(const char *line, const uint64_t *n);
 
 #endif

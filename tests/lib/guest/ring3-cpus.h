@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The ring-3 test guest's CPUs, for C and the assembler. */
+
+#ifndef RING3_CPUS_H
+#define RING3_CPUS_H
+
+#define MAX_CPUS        16
+#define CPU_STACK       16384
+/* Where a CPU starts in real mode; its page is the SIPI's vector */
+#define START_PLACE     0x8000
+
+#endif
