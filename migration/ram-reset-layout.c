@@ -10,6 +10,7 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "options.h"
+#include "migration/ram-reset-cpus.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-layout.h"
 
@@ -89,11 +90,14 @@ static bool compare_summary(const RamResetSummary *summary, Error **errp)
     gpointer name, len;
     RAMBlock *rb;
 
+    if (summary->known && !compare_configuration(summary, errp)) {
+        return false;
+    }
+    if (summary->cpus && !ram_reset_cpus_are_here(summary->cpus, errp)) {
+        return false;
+    }
     if (!summary->known) {
         return true;
-    }
-    if (!compare_configuration(summary, errp)) {
-        return false;
     }
     RCU_READ_LOCK_GUARD();
     g_hash_table_iter_init(&iter, summary->blocks);

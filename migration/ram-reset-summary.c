@@ -11,6 +11,7 @@
 #include "block/block.h"
 #include "block/block_int-global-state.h"
 #include "qemu-file.h"
+#include "migration/ram-reset-cpus.h"
 #include "migration/ram-reset-stream.h"
 #include "migration/ram-reset-summary.h"
 
@@ -24,6 +25,7 @@ void ram_reset_summary_free(RamResetSummary *summary)
 {
     g_free(summary->machine);
     g_hash_table_unref(summary->blocks);
+    g_clear_pointer(&summary->cpus, g_array_unref);
     g_free(summary->checksum);
     g_free(summary);
 }
@@ -144,6 +146,7 @@ RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
     f = ram_stream_open(image);
     res = ram_stream_walk(f, &visitor, summary, &err);
     qemu_fclose(f);
+    summary->cpus = ram_reset_cpus_read(image, sn->vm_state_size);
     if (with_checksum) {
         summary->checksum = checksum_samples(image, sn->vm_state_size);
     }

@@ -18,6 +18,8 @@
  * @ignore_shared: migration capability x-ignore-shared was on
  * @mapped_ram: migration capability mapped-ram was on
  * @blocks: name of a RAM block -> its uint64_t length in bytes
+ * @cpus: cpu_index of each CPU that it is known to have; NULL if the format of
+ *     the image does not allow to look
  * @checksum: of samples of the VM state; NULL if it was not asked for, or
  *     the VM state cannot be read
  */
@@ -26,6 +28,7 @@ typedef struct RamResetSummary {
     char *machine;
     bool ignore_shared, mapped_ram;
     GHashTable *blocks;
+    GArray *cpus;
     char *checksum;
 } RamResetSummary;
 
