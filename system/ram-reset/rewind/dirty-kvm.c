@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "hw/core/cpu.h"
 #include "system/ram-reset-compat.h"
 #include "system/kvm.h"
 #ifdef CONFIG_KVM
@@ -80,3 +81,23 @@ void dirty_kvm_spare(RAMBlock *rb, const unsigned long *untracked)
 {
 }
 #endif
+
+/*
+ * Nobody reads what is left in it; KVM does not protect those pages again, so
+ * that others write to them unnoticed; and if the vCPU is plugged again, QEMU
+ * looks at its ring from the beginning, and KVM goes on where it was.
+ */
+bool dirty_kvm_lost_ring(void)
+{
+    unsigned added = 0;
+    CPUState *cpu;
+
+    if (!kvm_enabled() || !kvm_dirty_ring_enabled()) {
+        return false;
+    }
+    CPU_FOREACH(cpu) {
+        added++;
+    }
+    /* One for each that was added or removed */
+    return cpu_list_generation_id_get() > added;
+}

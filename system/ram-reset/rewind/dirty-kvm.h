@@ -9,7 +9,7 @@
 
 #include "exec/cpu-common.h"
 
-/* With the BQL held.  Without KVM, both do nothing that matters. */
+/* With the BQL held.  Without KVM, these do nothing that matters. */
 
 /*
  * Whether KVM_DIRTY_LOG_INITIALLY_SET is on from now on; it is at first.
@@ -27,5 +27,11 @@ bool dirty_kvm_initially_set(bool set);
  * do without those pages.
  */
 void dirty_kvm_spare(RAMBlock *rb, const unsigned long *untracked);
+
+/*
+ * Whether a vCPU with a dirty ring has been unplugged.  From then on, what is
+ * written is not all known.
+ */
+bool dirty_kvm_lost_ring(void);
 
 #endif

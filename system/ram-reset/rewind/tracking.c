@@ -9,6 +9,7 @@
 #include "qemu/bitmap.h"
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/rewind/tracking.h"
@@ -70,6 +71,10 @@ char *tracking_blind_spot(void)
     if (listener) {
         return g_strdup_printf("%s holds guest memory, and may write to it "
                                "unseen", listener);
+    }
+    if (dirty_kvm_lost_ring()) {
+        return g_strdup("a vCPU has been unplugged, and KVM's dirty ring of "
+                        "that vCPU with what it has written");
     }
     if (!mappings_are_known()) {
         return g_strdup("devices have mapped memory that they do not unmap, "
