@@ -24,6 +24,7 @@
 #include "migration/ram-reset-query.h"
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-sections.h"
+#include "migration/ram-reset-timers.h"
 #include "migration/ram-reset-verify.h"
 #include "migration/ram-reset-vmgenid.h"
 #include "migration/ram-reset-whole.h"
@@ -359,6 +360,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
         ram_reset_set_whole();
+        ram_reset_expire_timers();
     } else {
         note_failure();
     }

@@ -49,6 +49,7 @@ typedef void RamResetClassData;
 #include "hw/core/boards.h"
 #include "hw/core/qdev.h"
 #include "hw/core/qdev-properties.h"
+#include "hw/core/sysbus.h"
 #include "qemu/aio.h"
 /* Is on for both sides */
 #define migration_incoming_colo_enabled() migrate_colo()
@@ -56,6 +57,7 @@ typedef void RamResetClassData;
 #include "hw/boards.h"
 #include "hw/qdev-core.h"
 #include "hw/qdev-properties.h"
+#include "hw/sysbus.h"
 #include "block/aio.h"
 #define MIG_EVENT_SETUP MIG_EVENT_PRECOPY_SETUP
 #endif
