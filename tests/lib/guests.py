@@ -126,10 +126,11 @@ class Linux(Machine):
     def __init__(self, workdir: Path, *, accel: str, append: str = '',
                  boot_timeout: float = BOOT_TIMEOUT, args: tuple = (),
                  **kwargs):
-        products.require(products.kernel())
+        kernel = kwargs.pop('kernel', None) or products.kernel()
+        products.require(kernel)
         firmware = kwargs.pop('firmware', None)
-        args = ['-kernel', products.kernel(),
-                '-initrd', products.initramfs(),
+        args = ['-kernel', kernel,
+                '-initrd', kwargs.pop('initrd', None) or products.initramfs(),
                 '-append', f'{append} {self.APPEND}'.strip(), *args]
         if firmware:
             args += ['-bios', firmware]

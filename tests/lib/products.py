@@ -31,6 +31,19 @@ PRELOADED = '-m64 -O2 -g -Wall -Wextra -shared -fPIC'.split()
 # Not built into Debian's kernel; in the guest they are /lib/NAME.ko
 MODULES = ('drivers/block/virtio_blk', 'drivers/virtio/virtio_balloon',
            'drivers/virtio/virtio_mem')
+# Each after those that it needs
+IO_MODULES = (
+    'drivers/block/virtio_blk', 'drivers/scsi/scsi_common',
+    'drivers/scsi/scsi_mod', 'drivers/scsi/virtio_scsi', 'drivers/scsi/sd_mod',
+    'drivers/ata/libata', 'drivers/ata/libahci', 'drivers/ata/ahci',
+    'net/core/failover', 'drivers/net/net_failover', 'drivers/net/virtio_net',
+    'drivers/char/hw_random/virtio-rng', 'drivers/virtio/virtio_balloon')
+FULL_MODULES = (
+    'fs/netfs/netfs', 'net/9p/9pnet', 'net/9p/9pnet_virtio', 'fs/9p/9p',
+    'drivers/usb/common/usb-common', 'drivers/usb/core/usbcore',
+    'drivers/usb/host/xhci-hcd', 'drivers/usb/host/xhci-pci',
+    'drivers/scsi/scsi_common', 'drivers/scsi/scsi_mod', 'drivers/scsi/sd_mod',
+    'drivers/usb/storage/usb-storage')
 
 
 class Missing(Exception):
@@ -48,6 +61,7 @@ QSD = _setting('RAM_RESET_QSD',
                BUILD / 'qemu' / 'storage-daemon' / 'qemu-storage-daemon')
 FIRMWARE = _setting('RAM_RESET_FIRMWARE', BUILD / 'firmware')
 GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
+FULL = BUILD / 'guest-full'
 PRODUCTS = BUILD / 'guest'
 
 
@@ -131,10 +145,10 @@ def kernel() -> Path:
     return GUEST / 'vmlinuz'
 
 
-def _module(name: str) -> Path:
-    found = sorted((GUEST / 'lib/modules').glob(f'*/kernel/{name}.ko*'))
+def _module(name: str, guest: Path = GUEST) -> Path:
+    found = sorted((guest / 'lib/modules').glob(f'*/kernel/{name}.ko*'))
     if not found:
-        raise Missing(f'{GUEST} has no kernel module {name}: run '
+        raise Missing(f'{guest} has no kernel module {name}: run '
                       'scripts/fetch-guest, which fetches it')
     return found[-1]
 
@@ -164,15 +178,10 @@ def snapctl_programs() -> list[Path]:
                  flags=flags)]
 
 
-def initramfs() -> Path:
-    product = PRODUCTS / 'initramfs.cpio'
+def _archive(product: Path, programs: Sequence[Path], modules: Sequence[Path]
+             ) -> Path:
     busybox = GUEST / 'busybox'
-    programs = [_compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c']),
-                _compile(PRODUCTS / 'identtool', [SOURCE / 'identtool.c'],
-                         flags=HOSTED),
-                *snapctl_programs()]
     init = SOURCE / 'init'
-    modules = [_module(name) for name in MODULES]
     require(busybox)
     if _outdated(product, busybox, *programs, init, *modules, Path(__file__)):
         _replace(product, b''.join((
@@ -185,3 +194,33 @@ def initramfs() -> Path:
             *(_module_entry(module) for module in modules),
             cpio_entry('TRAILER!!!', 0, b''))))
     return product
+
+
+def initramfs() -> Path:
+    return _archive(PRODUCTS / 'initramfs.cpio',
+                    [_compile(PRODUCTS / 'ramtool', [SOURCE / 'ramtool.c']),
+                     _compile(PRODUCTS / 'identtool', [SOURCE / 'identtool.c'],
+                              flags=HOSTED),
+                     *snapctl_programs()], [_module(name) for name in MODULES])
+
+
+def _io_programs() -> list[Path]:
+    return [_compile(PRODUCTS / name, [SOURCE / f'{name}.c'],
+                     flags=[*HOSTED, '-std=gnu11'])
+            for name in ('churn', 'chatter')]
+
+
+def io_initramfs() -> Path:
+    """For a guest whose devices are all at work."""
+    return _archive(PRODUCTS / 'io-initramfs.cpio', _io_programs(),
+                    [_module(name) for name in IO_MODULES])
+
+
+def full_kernel() -> Path:
+    """It can USB and 9p, which cloud kernels leave out."""
+    return FULL / 'vmlinuz'
+
+
+def full_initramfs() -> Path:
+    return _archive(PRODUCTS / 'full-initramfs.cpio', _io_programs(),
+                    [_module(name, FULL) for name in FULL_MODULES])

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+Snapshots are saved and loaded while each device of a Linux guest is at work:
+its disks have what the guest has written and no more, and no queue gets stuck.
+
+Guests know themselves what has to be on their disks, see guest/churn.c.
+"""
+
+# Takes: 40 s
+
+import filecmp
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lib import products
+from lib.effort import rounds
+from lib.io.guest import BOOTED, DISKS, Busy, Files, copy_disks
+from lib.machine import run_quietly
+
+WAYS = {'stock': {},
+        'rewind': {'strategy': 'auto', 'options': ',rewind=on,verify=on'}}
+SLOW = '''[inject-error]
+event = "none"
+errno = "0"
+iotype = "write"
+delay-ns = "2000000"
+'''
+
+
+@pytest.fixture(scope='module')
+def booted(tmp_path_factory) -> Path:
+    """Where disks are that have a guest with drivers of all its devices."""
+    workdir = tmp_path_factory.mktemp('booted')
+    with Busy(workdir) as guest:
+        guest.set_up()
+        guest.save(BOOTED)
+    return workdir
+
+
+@pytest.fixture
+def start(tmp_path, booted) -> Callable[..., Busy]:
+    def start_guest(way: str, **kwargs) -> Busy:
+        copy_disks(booted, tmp_path)
+        return Busy(tmp_path, loadvm=BOOTED, **WAYS[way], **kwargs)
+    return start_guest
+
+
+def all_files(workdir: Path) -> list[Files]:
+    """The first four differ most."""
+    rules = workdir / 'slow.conf'
+    # QEMU 10.2 has no delays
+    rules.write_text(SLOW if b'delay-ns' in products.QEMU.read_bytes() else
+                     SLOW[:SLOW.index('delay')])
+    return [Files('none', 'io_uring', rules), Files('writeback', 'threads'),
+            Files('none', 'io_uring'), Files('unsafe', 'io_uring'),
+            Files('none', 'threads', rules), Files('writeback', 'io_uring'),
+            Files('none', 'threads'), Files('unsafe', 'threads')]
+
+
+def check_images(workdir: Path, tag: str) -> None:
+    """Each is sound, and has what it had when the snapshot was saved."""
+    now, then = workdir / 'now.raw', workdir / 'then.raw'
+    for name in DISKS:
+        image = workdir / f'{name}.qcow2'
+        run_quietly(products.QEMU_IMG, 'check', '-q', image)
+        run_quietly(products.QEMU_IMG, 'convert', '-O', 'raw', image, now)
+        run_quietly(products.QEMU_IMG, 'convert', '-O', 'raw', '-l',
+                    f'snapshot.name={tag}', image, then)
+        assert filecmp.cmp(now, then, shallow=False), name
+
+
+@pytest.mark.parametrize('way, shift', rounds(
+    [('stock', 1), ('stock', 5), *(('rewind', n) for n in range(0, 8, 2))],
+    [('rewind', 0)]))
+def test_disks(start, tmp_path, rng, way, shift):
+    """@shift: so that each disk has had each of the files."""
+    files = all_files(tmp_path)
+    files = files[shift:] + files[:shift]
+    with start(way, files=files) as guest:
+        guest.churn()
+        guest.compare_disks()
+        guest.save('s')
+        for _ in range(rounds(4, 2)):
+            time.sleep(rng.random() / 10)
+            guest.load('s')
+            guest.compare_disks()
+        guest.stop()
+        guest.load('s')
+    check_images(tmp_path, 's')
+
+
+@pytest.mark.parametrize('way, saved, net', rounds(
+    [('stock', 'running', 'cable'), ('stock', 'stopped', 'user'),
+     ('rewind', 'running', 'user'), ('rewind', 'stopped', 'tap')], []) +
+    [('rewind', 'stopped', 'cable')])
+def test_queues(start, rng, way, saved, net):
+    """
+    While this host floods the guest, and the guest this host.  No device waits
+    for what has happened after the save: a limit of entropy, for one, begins
+    anew, or what was used since were missing until the clock is there again.
+    """
+    if net == 'tap' and (os.geteuid() or not Path('/dev/net/tun').exists()):
+        pytest.skip('a tap device takes root, and /dev/net/tun')
+    with start(way, net=net, limit='max-bytes=16384,period=1000000') as guest:
+        guest.chatter()
+        guest.check_flow()
+        used_up = guest.exhaust_entropy()
+        if saved == 'stopped':
+            guest.stop()
+            time.sleep(0.1)     # what comes in now waits in front of the queue
+        guest.save('s')
+        guest.cont()
+        for _ in range(rounds(24, 4)):
+            time.sleep(rng.random() / 10)
+            guest.load('s')
+            guest.cont()
+            guest.check_flow(used_up)
