@@ -32,13 +32,13 @@ class Smp(Ring3):
     TIMEOUT = 120.0
 
     def __init__(self, workdir: Path, *, cpus: str, args: tuple = (),
-                 ram: int = RAM_SIZE, **kwargs):
-        """@cpus: what -smp says."""
+                 ram: int = RAM_SIZE, start: bool = True, **kwargs):
+        """@cpus: what -smp says; @start: all but the first, too."""
         super().__init__(workdir, ram=ram, args=('-smp', cpus, *args),
                          **kwargs)
         self.cpus = int(cpus.split(',')[0])
         try:
-            if not kwargs.get('loadvm'):
+            if start and not kwargs.get('loadvm'):
                 for cpu in range(1, self.cpus):
                     self.ask('start-cpu', cpu)
         except BaseException:
