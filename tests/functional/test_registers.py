@@ -17,7 +17,8 @@ CPUS = 2
 LOADS = rounds(3, 1)
 # What QEMU does not save if it is 1, while a CPU with "monitor" begins with
 # another value
-UNSAVED = {'MISC_ENABLE'}
+UNSAVED = {'kvm': set(), 'tcg': {'MISC_ENABLE'}}
+# KVM may not be able to set the MSR that arch-capabilities stands for
 MODELS = {'kvm': 'host,arch-capabilities=off', 'tcg': 'max'}
 WAYS = {
     'stock': {},
@@ -67,6 +68,6 @@ def test_registers_are_the_snapshots(tmp_path, accel, way):
             guest.load('s')
             for cpu, bank in enumerate(banks):
                 wrong = differences(saved[cpu], bank.read())
-                assert set(wrong) <= UNSAVED, (cpu, wrong)
+                assert set(wrong) <= UNSAVED[accel], (cpu, wrong)
         if way == 'rewind':
             assert guest.last_load()['rewound']

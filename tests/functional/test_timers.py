@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-A guest that sleeps when it is saved is woken up by its timer after each load.
+A guest that sleeps when it is saved is woken up by its timer after each load,
+and mostly in time: a busy host wakes some late.
 
 RAM_RESET_LONG=1 loads 1,000 times for each kind of timer.
 """
@@ -16,6 +17,7 @@ from lib.timers import TIMERS, Sleep, Sleeper
 
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
 LOADS = 1000 if LONG else rounds(30, 5)
+LATE = 10.0             # what no host explains
 
 
 def sleeps_after_loads(guest: Sleeper, timer: str) -> list[Sleep]:
@@ -55,6 +57,7 @@ def check_in_time(timer: str, seconds: list[float], accel: str) -> None:
     print(f'{timer}: woken after {min(seconds):.3f} to {max(seconds):.3f} s')
     # some are late on a host that has much to do
     assert statistics.median(seconds) < 3 * Sleeper.PERIOD
+    assert max(seconds) < LATE
     # KVM's timers go on while the guest is being saved
     assert accel == 'kvm' or min(seconds) >= Sleeper.PERIOD * 0.99
 

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.io.guest import BOOTED, DISK_MIB, Churning, Files, copy_disks
+from lib.io.guest import (BOOTED, DISK_MIB, WAYS, Churning, Files,
+                          copy_disks)
 from lib.machine import MachineError, run_quietly
 
-WAYS = {'stock': {},
-        'rewind': {'strategy': 'auto', 'options': ',rewind=on,verify=on'}}
 LOADS = 10
 MOUNT = 'mount -t 9p -o trans=virtio,version=9p2000.L share /run/share'
 

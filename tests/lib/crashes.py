@@ -14,7 +14,7 @@ LIBRARY = products.BUILD / 'crash.so'
 
 
 @functools.cache
-def _is_sanitized(qemu: Path) -> bool:
+def is_sanitized(qemu: Path) -> bool:
     """Sanitizers report crashes themselves, and want to be loaded first."""
     run = subprocess.run(['ldd', qemu], capture_output=True, text=True,
                          check=False)
@@ -24,7 +24,7 @@ def _is_sanitized(qemu: Path) -> bool:
 def environment(qemu: Path) -> dict[str, str]:
     """For a QEMU that is to say where it crashes."""
     env = dict(os.environ)
-    if LIBRARY.exists() and not _is_sanitized(qemu):
+    if LIBRARY.exists() and not is_sanitized(qemu):
         env.setdefault('LD_PRELOAD', str(LIBRARY))
     return env
 

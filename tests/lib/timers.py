@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import products
-from lib.machine import MIB, Machine
+from lib.machine import MIB, Machine, MachineError
 
+TRIES = 200
 TIMERS = {'pit': 'p', 'hpet': 'h', 'apic': 'l', 'tsc-deadline': 'd'}
 HPET_HZ = 100_000_000
 CPU = {'kvm': 'qemu64,+tsc-deadline', 'tcg': 'qemu64'}
@@ -71,7 +72,7 @@ class Sleeper(Machine):
         Under the timer's name.  It cannot have woken up by the time that it is
         stopped, or it has to fall asleep once more.
         """
-        while True:
+        for _ in range(TRIES):
             begin = time.monotonic()
             assert self.fall_asleep(timer)
             time.sleep(self.PERIOD / 10)
@@ -80,6 +81,9 @@ class Sleeper(Machine):
                 break
             self.cont()
             self.wake_up()
+        else:
+            raise MachineError('this host is too busy to stop a guest within '
+                               f'{self.PERIOD} s')
         self.save(timer)
         self.cont()
 

@@ -16,7 +16,7 @@ import socket
 import threading
 from pathlib import Path
 
-from lib.machine import run_quietly
+from lib.machine import MachineError, run_quietly
 
 FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ECONNREFUSED, errno.ENOENT,
         errno.ENOTCONN, errno.EPIPE)
@@ -138,6 +138,19 @@ class Datagrams(Channel):
         return data
 
 
+TAP = f'rr{os.getpid()}'
+
+
+def why_no_tap() -> str:
+    """What refuses to make one: missing rights, or parts; or nothing."""
+    try:
+        run_quietly('ip', 'tuntap', 'add', 'dev', TAP, 'mode', 'tap')
+        run_quietly('ip', 'link', 'del', TAP)
+    except (OSError, MachineError) as e:
+        return str(e)
+    return ''
+
+
 class Tap(Channel):
     """An interface of this host; who may not make one gets an error."""
 
@@ -145,7 +158,7 @@ class Tap(Channel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._name = f'rr{os.getpid()}'
+        self._name = TAP
         vhost = 'on' if os.access('/dev/vhost-net', os.R_OK | os.W_OK) else \
             'off'
         self.netdev = (f'tap,ifname={self._name},script=no,downscript=no,'

@@ -27,6 +27,8 @@ DISKS = {
     'ahci': ('ide-hd,bus=ahci0.0', '/dev/sdb'),
 }
 NETS = {'cable': Frames, 'user': lambda _: Datagrams(), 'tap': lambda _: Tap()}
+WAYS = {'stock': {},
+        'rewind': {'strategy': 'auto', 'options': ',rewind=on,verify=on'}}
 SMALL, LARGE = RAM_SIZE - 8 * MIB, RAM_SIZE - 4 * MIB
 # How often it has answered, and for how long, until something is stuck
 ANSWERS = 30
@@ -231,8 +233,10 @@ class Busy(Churning):
 
     def exhaust_entropy(self) -> int:
         """How often it has got some when there is no more."""
-        before = -1
-        while before != (now := self.entropy()):
+        before, answers = -1, 0
+        while answers < ANSWERS:
+            now = self.entropy()
+            answers = answers + 1 if now == before else 0
             before = now
-            time.sleep(0.3)
-        return now
+            time.sleep(0.01)
+        return before
