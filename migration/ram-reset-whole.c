@@ -58,7 +58,7 @@ static void do_not_run_part(void *opaque, bool running, RunState state)
 
     if (running && !ram_reset_vm_is_whole(&err)) {
         warn_report_err(err);
-        vm_stop(RUN_STATE_RESTORE_VM);
+        vm_stop(RUN_STATE_PAUSED);      /* of which a debugger is told */
     }
 }
 
