@@ -15,6 +15,7 @@
 #include "qemu/units.h"
 #include "block/block.h"
 #include "hw/core/cpu.h"
+#include "migration.h"
 #include "savevm.h"
 #include "migration/ram-reset-cpus.h"
 
@@ -25,9 +26,10 @@
 /* A mark, the length, and the text, which ends with the VM state */
 #define MARKS   (2 + sizeof(uint32_t))
 
+/* The last one: what is before may be a guest's bytes, and JSON has no EOF */
 static const char *find_description(const uint8_t *buf, size_t len)
 {
-    for (size_t i = 0; i + MARKS < len; i++) {
+    for (size_t i = len < MARKS ? 0 : len - MARKS; i--; ) {
         if (buf[i] == QEMU_VM_EOF && buf[i + 1] == QEMU_VM_VMDESCRIPTION &&
             ldl_be_p(buf + i + 2) == len - i - MARKS &&
             buf[i + MARKS] == '{') {
@@ -40,6 +42,10 @@ static const char *find_description(const uint8_t *buf, size_t len)
 /* With a 0 at its end; NULL if there is none */
 static char *read_description(BlockDriverState *image, uint64_t size)
 {
+    /* Not to look for what this machine does not write */
+    if (!should_send_vmdesc()) {
+        return NULL;
+    }
     for (uint64_t len = MIN(size, FIRST); ; len = MIN(size, 2 * len)) {
         g_autofree uint8_t *buf = g_malloc(len + 1);
         const char *text;
