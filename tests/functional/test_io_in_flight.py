@@ -97,7 +97,7 @@ def test_disks(start, tmp_path, rng, way, shift):
         guest.churn()
         guest.compare_disks()
         guest.save('s')
-        for _ in range(rounds(4, 2)):
+        for _ in range(2):
             time.sleep(rng.random() / 10)
             guest.load('s')
             guest.compare_disks()
@@ -127,7 +127,7 @@ def test_queues(start, rng, way, saved, net):
             time.sleep(0.1)     # what comes in now waits in front of the queue
         guest.save('s')
         guest.cont()
-        for _ in range(rounds(24, 4)):
+        for _ in range(rounds(8, 3)):
             time.sleep(rng.random() / 10)
             guest.load('s')
             guest.cont()
