@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from lib.effort import LONG
 from lib.faults import (EXCLUDED, LIE, RAM_SIZE, Driven, DrivenHuge, Faults,
                         Row, Sweep, Wrong, dirty, memset, write_state)
 from lib.machine import MIB
 from lib.shm import in_memory
-
-LONG = os.environ.get('RAM_RESET_LONG') == '1'
 
 # strategy, memory, options
 LOADS = (

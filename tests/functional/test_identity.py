@@ -3,21 +3,19 @@
 
 # Takes: 40 s
 
-import os
 import uuid
 from collections import Counter
 from typing import NamedTuple
 
 import pytest
 
-from lib.effort import rounds
+from lib.effort import LONG, rounds
 from lib.guests import Linux, Ring3
 from lib.machine import MIB, MachineError
 from lib.snapctl_guest import LOAD, LOADED, SAVE
 
 RAM_SIZE = 128 * MIB
 SMALL = 32 * MIB
-LONG = os.environ.get('RAM_RESET_LONG') == '1'
 LOADS = 1000 if LONG else rounds(200, 6)
 FEW = 5
 # Of which within SOON_MS: a busy host lets time go by where a guest has nothing

@@ -21,14 +21,13 @@ from pathlib import Path
 
 import pytest
 
-from lib.effort import rounds
+from lib.effort import LONG, rounds
 from lib.inflight.guest import Finding
 from lib.inflight.plan import Flight
 from lib.machine import kvm_usable
 
 SECONDS = rounds(11, 7)
 PLAN_SECONDS = 60                   # in a long run
-LONG = os.environ.get('RAM_RESET_LONG') == '1'
 MINUTES = os.environ.get('RAM_RESET_MINUTES')
 ACCELS = ('kvm', 'tcg', 'qtest')
 TSAN_RULES = Path(__file__).with_name('tsan.supp')

@@ -9,7 +9,6 @@ import pytest
 
 from lib import products
 from lib.effort import rounds
-from lib.machine import kvm_usable
 from lib.registers import Bank
 from lib.smp import Smp
 
@@ -32,13 +31,6 @@ COMMON = {'CR0', 'CR2', 'CR3', 'CR4', 'CR8', 'DR0', 'DR1', 'DR2', 'DR3', 'DR6',
           'APIC LVT0'}
 # Which a guest under KVM may see as the host has them, or not at all
 OF_TCG = {'XCR0', 'PKRU', 'TSC_AUX'}
-
-
-@pytest.fixture(params=('kvm', 'tcg'))
-def accel(request) -> str:
-    if request.param == 'kvm' and not kvm_usable():
-        pytest.skip('/dev/kvm cannot be opened for reading and writing')
-    return request.param
 
 
 def boot(workdir: Path, accel: str, way: str, **kwargs) -> Smp:

@@ -8,14 +8,12 @@ RAM_RESET_LONG=1 loads 1,000 times for each kind of timer.
 
 # Takes: 10 s
 
-import os
 import statistics
 import time
 
-from lib.effort import rounds
+from lib.effort import LONG, rounds
 from lib.timers import TIMERS, Sleep, Sleeper
 
-LONG = os.environ.get('RAM_RESET_LONG') == '1'
 LOADS = 1000 if LONG else rounds(30, 5)
 LATE = 10.0             # what no host explains
 

@@ -6,19 +6,19 @@ RAM_RESET_LONG=1 rewinds 10,000 times in test_many_rewinds.
 
 # Takes: 15 s
 
-import os
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lib import products
-from lib.effort import rounds
+from lib.effort import LONG, rounds
 from lib.guests import PAGE
-from lib.machine import MachineError
+from lib.machine import MachineError, kvm_usable
 from lib.rewinding import assert_rewound
-from lib.smp import ACCELS, START, CpuSlots, Smp, usable
+from lib.smp import ACCELS, START, CpuSlots, Smp
 
-LONG = os.environ.get('RAM_RESET_LONG') == '1'
 # With maxcpus= more than are used: TCG counts those that were unplugged, too
 WAYS = {
     'stock': {},
@@ -33,7 +33,7 @@ CASES = [*(('rewind', machine, cpus)
 
 @pytest.fixture(params=ACCELS)
 def accel(request) -> str:
-    if not usable(request.param):
+    if request.param.startswith('kvm') and not kvm_usable():
         pytest.skip('/dev/kvm cannot be opened for reading and writing')
     return request.param
 
@@ -42,6 +42,17 @@ def boot(workdir: Path, accel: str, cpus: str = '4', way: str = 'rewind',
          **kwargs) -> Smp:
     return Smp(workdir, accel=accel, cpus=cpus, memory='shared',
                **{**WAYS[way], **kwargs})
+
+
+@contextlib.contextmanager
+def boot_pluggable(workdir: Path, accel: str, way: str = 'rewind', **kwargs
+                   ) -> Iterator[tuple[Smp, CpuSlots]]:
+    """With one vCPU."""
+    slots = CpuSlots(workdir)
+    with boot(workdir, accel, '1,maxcpus=4', way, machine='q35',
+              args=slots.args, **kwargs) as guest, contextlib.closing(slots):
+        slots.connect(guest)
+        yield guest, slots
 
 
 def save_in_loop(guest: Smp) -> None:
@@ -58,7 +69,7 @@ def load_and_pass(guest: Smp) -> None:
     guest.stop()
     guest.settle()
     guest.cont()
-    guest.next_all()
+    guest.next_pass()
 
 
 @pytest.mark.each_value
@@ -117,7 +128,7 @@ def test_loop_finds_a_lost_write(tmp_path, accel):
             for _ in range(1000):
                 f.seek(START + (PAGES + 7) * PAGE)
                 f.write(b'stale!!!')
-                guest.next_all()
+                guest.next_pass()
 
 
 def test_unplugged_vcpu_has_written(tmp_path, accel):
@@ -125,10 +136,7 @@ def test_unplugged_vcpu_has_written(tmp_path, accel):
     What it has written is undone, and what others write to the same pages:
     with a dirty ring, nobody reads what is left in that of a lost vCPU.
     """
-    slots = CpuSlots(tmp_path)
-    with boot(tmp_path, accel, '1,maxcpus=4', machine='q35',
-              args=slots.args) as guest:
-        slots.connect(guest)
+    with boot_pluggable(tmp_path, accel) as (guest, slots):
         guest.save('s')
         guest.load('s')
         assert_rewound(guest)
@@ -144,15 +152,11 @@ def test_unplugged_vcpu_has_written(tmp_path, accel):
                 assert 'dirty ring' in guest.last_load()['blocker']
             else:
                 assert_rewound(guest)
-        slots.close()
 
 
 def test_more_vcpus_in_the_snapshot(tmp_path, accel):
     """Is refused with nothing changed; and with that vCPU back, loaded."""
-    slots = CpuSlots(tmp_path)
-    with boot(tmp_path, accel, '1,maxcpus=4', machine='q35',
-              args=slots.args) as guest:
-        slots.connect(guest)
+    with boot_pluggable(tmp_path, accel) as (guest, slots):
         slots.plug(1)
         guest.ask('fill', START, PAGES * PAGE, 1)
         guest.save('s')
@@ -172,15 +176,11 @@ def test_more_vcpus_in_the_snapshot(tmp_path, accel):
                 guest.ask('check-fill', START, PAGES * PAGE, 1)
                 guest.ask('fill', START, PAGES * PAGE, 2)
             assert_rewound(guest)
-        slots.close()
 
 
 def test_fewer_vcpus_in_the_snapshot(tmp_path, accel):
     """One that was plugged since the save waits to be started, as if new."""
-    slots = CpuSlots(tmp_path)
-    with boot(tmp_path, accel, '1,maxcpus=4', machine='q35',
-              args=slots.args) as guest:
-        slots.connect(guest)
+    with boot_pluggable(tmp_path, accel) as (guest, slots):
         guest.ask('fill', START, PAGES * PAGE, 1)
         guest.save('s')
         slots.plug(1)
@@ -194,18 +194,14 @@ def test_fewer_vcpus_in_the_snapshot(tmp_path, accel):
         slots.unplug(1)
         guest.load('s')
         guest.ask('check-fill', START, PAGES * PAGE, 1)
-        slots.close()
 
 
 def test_stock_fails_midway(tmp_path):
     """What ours is to be compared with: a guest with a part of a snapshot."""
-    slots = CpuSlots(tmp_path)
-    with boot(tmp_path, 'tcg', '1,maxcpus=4', 'stock', machine='q35',
-              args=slots.args, qemu=products.stock()) as guest:
-        slots.connect(guest)
+    with boot_pluggable(tmp_path, 'tcg', 'stock', qemu=products.stock()
+                        ) as (guest, slots):
         slots.plug(1)
         guest.save('s')
         slots.unplug(1)
         with pytest.raises(MachineError, match='Unknown savevm section'):
             guest.load('s')
-        slots.close()

@@ -21,6 +21,8 @@ CFLAGS = ('-m64 -O2 -Wall -Wextra -ffreestanding -fno-pic -no-pie '
 CFLAGS32 = ('-m32', *(flag for flag in CFLAGS
                       if flag not in ('-m64', '-mno-red-zone')))
 
+BARE_HEADERS = (SOURCE / 'multiboot.h', SOURCE / 'serial.h')
+
 # With a C library, and small, since the kernel unpacks it at each boot
 HOSTED = ('-m64 -Os -Wall -Wextra -ffunction-sections -fdata-sections -static '
           '-s -Wl,--gc-sections').split()
@@ -123,14 +125,15 @@ def ring3_image() -> Path:
                      SOURCE / 'ring3-regs.c', SOURCE / 'ring3-shmem.c',
                      SOURCE / 'ring3-smp.c', SOURCE / 'ring3-snapctl.c'],
                     SOURCE / 'ring3.ld',
-                    headers=[SOURCE / 'ring3.h', SOURCE / 'ring3-cpus.h',
-                             SOURCE / 'ring3-pci.h', SNAPCTL_REGS])
+                    headers=[*BARE_HEADERS, SOURCE / 'ring3.h',
+                             SOURCE / 'ring3-cpus.h', SOURCE / 'ring3-pci.h',
+                             SNAPCTL_REGS])
 
 
 def timers_image() -> Path:
     return _compile(PRODUCTS / 'timers.bin',
                     [SOURCE / 'timers-boot.S', SOURCE / 'timers.c'],
-                    SOURCE / 'ring3.ld', flags=CFLAGS32)
+                    SOURCE / 'ring3.ld', headers=BARE_HEADERS, flags=CFLAGS32)
 
 
 def vfio() -> Path:

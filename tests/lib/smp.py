@@ -6,18 +6,14 @@ from enum import IntEnum
 from pathlib import Path
 
 from lib.dma import Qtest
-from lib.guests import Corrupt, Ring3
-from lib.machine import MIB, kvm_usable
+from lib.guests import Ring3
+from lib.machine import MIB
 
 ACCELS = ('kvm', 'kvm,dirty-ring-size=4096', 'tcg,thread=multi')
 RAM_SIZE = 32 * MIB
 START = Ring3.FIRST_FREE
 # Register of guest/ring3-regs.c; shared memory has to have its file
 ROW, TABLE = struct.Struct('<4Q'), 31 * MIB
-
-
-def usable(accel: str) -> bool:
-    return not accel.startswith('kvm') or kvm_usable()
 
 
 class Kind(IntEnum):
@@ -49,15 +45,7 @@ class Smp(Ring3):
                   ) -> None:
         """Endless write-and-check; each CPU has @pages of its own."""
         self.tell('all-loop', start, pages, report)
-        self.next_all()
-
-    def next_all(self) -> int:
-        """How many passes each CPU has done at least."""
-        found = self.serial.wait(r'^pass ([0-9a-f]+)\n|![^\n]*\n',
-                                 self.TIMEOUT)
-        if not found.group(1):
-            raise Corrupt(f'{self.cpus} CPUs: {found.group(0)!r}')
-        return int(found.group(1), 16)
+        self.next_pass()
 
     def skew(self, cpu: int) -> tuple[int, int]:
         """By how many ticks its clock is ahead, at least and at most."""

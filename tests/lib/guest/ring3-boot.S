@@ -7,10 +7,8 @@
  * addresses, because QEMU's multiboot loader takes no 64-bit ELF file.
  */
 
+#include "multiboot.h"
 #include "ring3-cpus.h"
-
-#define MULTIBOOT_MAGIC         0x1badb002
-#define MULTIBOOT_ADDRESSES     0x00010000
 
 #define CR0_LONG_MODE           0x80000011      /* PG, ET, PE */
 #define CR4_PAE                 0x20
@@ -35,13 +33,6 @@
 #define VECTORS                 32
 #define IO_BITMAP               104     /* right after the TSS itself */
 #define IO_BITMAP_BYTES         416     /* ports 0 to 0xcff, all allowed */
-
-        .section .header, "a"
-        .balign 4
-header:
-        .long   MULTIBOOT_MAGIC, MULTIBOOT_ADDRESSES
-        .long   -(MULTIBOOT_MAGIC + MULTIBOOT_ADDRESSES)
-        .long   header, image_start, image_end, bss_end, start
 
         .text
         .code32

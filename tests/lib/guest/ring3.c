@@ -12,58 +12,10 @@
 
 #include "ring3.h"
 
-#define COM1            0x3f8
-#define COM1_IER        (COM1 + 1)
-#define COM1_FCR        (COM1 + 2)
-#define COM1_LCR        (COM1 + 3)
-#define COM1_LSR        (COM1 + 5)
-#define LSR_DATA_READY  0x01
-#define LSR_THR_EMPTY   0x20
-
 extern char bss_end[];
 
 void guest_main(void);
 void guest_trap(uint64_t vector, uint64_t error, uint64_t rip, uint64_t cr2);
-
-bool input_waiting(void)
-{
-    return inb(COM1_LSR) & LSR_DATA_READY;
-}
-
-char get_char(void)
-{
-    while (!input_waiting()) {
-        asm volatile("pause");
-    }
-    return inb(COM1);
-}
-
-void put_char(char c)
-{
-    while (!(inb(COM1_LSR) & LSR_THR_EMPTY)) {
-        asm volatile("pause");
-    }
-    outb(COM1, c);
-}
-
-static void put_string(const char *s)
-{
-    while (*s) {
-        put_char(*s++);
-    }
-}
-
-static void put_hex(uint64_t value)
-{
-    int shift = 60;
-
-    while (shift && !(value >> shift)) {
-        shift -= 4;
-    }
-    for (; shift >= 0; shift -= 4) {
-        put_char("0123456789abcdef"[(value >> shift) & 15]);
-    }
-}
 
 void answer(const char *word, uint64_t value)
 {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ring3-cpus.h"
+#include "serial.h"
 
 #define PAGE_SIZE       4096
 
@@ -28,19 +29,6 @@ typedef struct Call {
     bool fault;
 } Call;
 
-static inline void outb(uint16_t port, uint8_t value)
-{
-    asm volatile("outb %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static inline uint8_t inb(uint16_t port)
-{
-    uint8_t value;
-
-    asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
-    return value;
-}
-
 static inline void outl(uint16_t port, uint32_t value)
 {
     asm volatile("outl %0, %1" : : "a"(value), "Nd"(port));
@@ -59,9 +47,6 @@ static inline volatile uint64_t *at(uint64_t addr)
     return (volatile uint64_t *)addr;
 }
 
-bool input_waiting(void);
-char get_char(void);
-void put_char(char c);
 void answer(const char *word, uint64_t value);
 /* "ok" and @count numbers */
 void answer_ok(const uint64_t *values, size_t count);

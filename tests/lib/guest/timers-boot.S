@@ -4,18 +4,10 @@
  * paging, in ring 0 for good; and its interrupts.  See timers.c.
  */
 
-#define MULTIBOOT_MAGIC         0x1badb002
-#define MULTIBOOT_ADDRESSES     0x00010000
+#include "multiboot.h"
 
 #define SEL_CODE                0x08
 #define SEL_DATA                0x10
-
-        .section .header, "a"
-        .balign 4
-header:
-        .long   MULTIBOOT_MAGIC, MULTIBOOT_ADDRESSES
-        .long   -(MULTIBOOT_MAGIC + MULTIBOOT_ADDRESSES)
-        .long   header, image_start, image_end, bss_end, start
 
         .text
         .code32

@@ -13,16 +13,7 @@
  * hexadecimal.
  */
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#define COM1            0x3f8
-#define COM1_IER        (COM1 + 1)
-#define COM1_FCR        (COM1 + 2)
-#define COM1_LCR        (COM1 + 3)
-#define COM1_LSR        (COM1 + 5)
-#define LSR_DATA_READY  0x01
-#define LSR_THR_EMPTY   0x20
+#include "serial.h"
 
 #define PIC1_MASK       0x21
 #define PIC2_MASK       0xa1
@@ -90,50 +81,9 @@ static uint64_t tsc_period;
 void guest_main(void);
 void guest_interrupt(void);
 
-static void outb(uint16_t port, uint8_t value)
-{
-    asm volatile("outb %0, %1" : : "a"(value), "Nd"(port));
-}
-
-static uint8_t inb(uint16_t port)
-{
-    uint8_t value;
-
-    asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
-    return value;
-}
-
 static volatile uint32_t *reg(uint32_t base, uint32_t offset)
 {
     return (volatile uint32_t *)(base + offset);
-}
-
-static void put_char(char c)
-{
-    while (!(inb(COM1_LSR) & LSR_THR_EMPTY)) {
-        asm volatile("pause");
-    }
-    outb(COM1, c);
-}
-
-static void put_string(const char *s)
-{
-    while (*s) {
-        put_char(*s++);
-    }
-}
-
-static void put_hex(uint64_t value)
-{
-    int shift = 60;
-
-    while (shift && !(value >> shift)) {
-        shift -= 4;
-    }
-    put_char(' ');
-    for (; shift >= 0; shift -= 4) {
-        put_char("0123456789abcdef"[(value >> shift) & 15]);
-    }
 }
 
 static void cpuid(uint32_t leaf, uint32_t *r)
@@ -156,12 +106,12 @@ static uint64_t read_tsc(void)
 }
 
 /* Looks at the clock meanwhile: what QEMU remembers is what it has shown */
-static char get_char(void)
+static char wait_for_char(void)
 {
-    while (!(inb(COM1_LSR) & LSR_DATA_READY)) {
+    while (!input_waiting()) {
         read_tsc();
     }
-    return inb(COM1);
+    return get_char();
 }
 
 static uint64_t read_hpet(void)
@@ -308,9 +258,12 @@ static void set_timer(char timer)
 
 static void put_clocks(const Clocks *c)
 {
-    put_hex(c->tsc);
-    put_hex(c->hpet);
-    put_hex(c->kvm);
+    const uint64_t values[] = { c->tsc, c->hpet, c->kvm };
+
+    for (int i = 0; i < 3; i++) {
+        put_char(' ');
+        put_hex(values[i]);
+    }
 }
 
 static void sleep_and_tell(char timer)
@@ -341,7 +294,7 @@ void guest_main(void)
     tsc_period = measure_tsc_period();
     put_string("ready\n");
     for (;;) {
-        char timer = get_char();
+        char timer = wait_for_char();
 
         if (choose(timer)) {
             sleep_and_tell(timer);

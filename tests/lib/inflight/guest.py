@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import products
+from lib import crashes, products
 from lib.dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DEVICE_WRITES,
                      IO_AND_MASTER, NEXT, SCRATCH, SECTOR, Disk, Legacy, Qtest)
 from lib.guests import PAGE, Ring3Words
@@ -245,8 +245,7 @@ class Craft(Ring3Words, Machine):
                 '-device', self.snapctl(), *self.noise.args))
         self._pings = itertools.count(1)
         self.worker = ThreadPoolExecutor(1)
-        maps = Path(f'/proc/{self.process.pid}/maps').read_text()
-        self.sanitized = re.search(r'/lib[at]san\.so', maps) is not None
+        self.sanitized = crashes.is_sanitized(qemu)
         try:
             self.monitor = Monitor(self._socket)
             self.qtest.connect()
