@@ -12,6 +12,7 @@
 #include "qemu/error-report.h"
 #include "block/block_int.h"
 #include "system/block-backend.h"
+#include "system/ram-reset-disks.h"
 #include "system/ram-reset-template.h"
 #include "migration/ram-reset.h"
 #include "migration/ram-reset-identity.h"
@@ -51,7 +52,7 @@ static bool is_saved_by_default(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    return bdrv_is_inserted(bs) && !bdrv_is_read_only(bs) &&
+    return bdrv_is_inserted(bs) && !ram_reset_keeps_disk(bs) &&
            (bdrv_has_blk(bs) || QLIST_EMPTY(&bs->parents));
 }
 

@@ -34,7 +34,23 @@ static struct {
     int64_t ram_end;
 } save;
 
-bool ram_reset_save_prepare(Error **errp)
+/* HMP's savevm takes all disks, so that it has to be told which it is not to */
+static bool check_disks(bool has_devices, strList *devices, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (bdrv_all_can_snapshot(has_devices, devices, errp)) {
+        return true;
+    }
+    if (!has_devices && ram_reset_enabled()) {
+        error_append_hint(errp, "Convert it to qcow2, make it read-only, or, "
+                          "if it need not go back with the guest, name it "
+                          "with keep-disks= of the ram-reset object.\n");
+    }
+    return false;
+}
+
+bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
 {
     const char *blocker = ram_reset_mapped_ram_blocker();
 
@@ -43,7 +59,8 @@ bool ram_reset_save_prepare(Error **errp)
         error_setg(errp, "No snapshot can be saved: %s", blocker);
         return false;
     }
-    return ram_reset_vm_is_whole(errp);
+    return ram_reset_vm_is_whole(errp) &&
+           check_disks(has_devices, devices, errp);
 }
 
 /*

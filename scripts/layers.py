@@ -30,9 +30,10 @@ FLOORS = (
      'strategy': (f'{ENGINE}/strategy/*',),
      'measure': (f'{ENGINE}/measure/*',)},
     {'object': (f'{ENGINE}/object.[ch]', f'{ENGINE}/block-list.[ch]',
-                f'{ENGINE}/report.[ch]')},
+                f'{ENGINE}/report.[ch]', f'{ENGINE}/disks.[ch]')},
     {'block': (f'{ENGINE}/block/*',)},
-    {'options': (f'{ENGINE}/options.[ch]', f'{ENGINE}/flags.c')},
+    {'options': (f'{ENGINE}/options.[ch]', f'{ENGINE}/flags.c',
+                 f'{ENGINE}/disk-hook.c')},
     {'prim': (f'{ENGINE}/prim/*',)},
 )
 OURS = ('hw/*', 'migration/*', 'system/*')

@@ -163,9 +163,12 @@ bool ram_reset_load_end(int ret, Error **errp);
  */
 
 /**
- * ram_reset_save_prepare: a save begins; see ram_reset_vm_is_whole()
+ * ram_reset_save_prepare: a save begins
+ *
+ * Returns: false with @errp set if it cannot: see ram_reset_vm_is_whole(), or a
+ *     disk can have no snapshot
  */
-bool ram_reset_save_prepare(Error **errp);
+bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp);
 
 /**
  * ram_reset_save_replaces: the save may replace the snapshots @name

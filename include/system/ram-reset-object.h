@@ -7,6 +7,7 @@
 #ifndef SYSTEM_RAM_RESET_OBJECT_H
 #define SYSTEM_RAM_RESET_OBJECT_H
 
+#include "qapi/qapi-builtin-types.h"
 #include "qapi/qapi-types-ram-reset.h"
 #include "qemu/notify.h"
 #include "qom/object.h"
@@ -104,6 +105,7 @@ struct RamResetClass {
  *     system
  * @new_vmgenid: give the VM a new generation ID with each load
  * @threads: for clearing in place; 0: one per host CPU, at most 8
+ * @keep_disks: names of disks that snapshots leave as they are
  * @completed: memdev has been checked and cannot be set any more
  * @warned: a failure of the strategy has been reported
  * @machine_done: calls @machine_ready of the class
@@ -119,6 +121,7 @@ struct RamReset {
     uint64_t template_limit;
     bool new_vmgenid;
     uint32_t threads;
+    strList *keep_disks;
     bool completed, warned;
     Notifier machine_done;
 };

@@ -12,6 +12,7 @@
 #include "hw/acpi/vmgenid.h"
 #include "system/system.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/disks.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
@@ -139,6 +140,7 @@ static void ram_reset_machine_done(Notifier *notifier, void *data)
     check_memdev(rr, &error_fatal);
     check_properties(rr, &error_fatal);
     check_vmgenid(rr, rr->new_vmgenid, &error_fatal);
+    ram_reset_check_keep_disks(rr, &error_fatal);
     if (RAM_RESET_GET_CLASS(rr)->machine_ready) {
         RAM_RESET_GET_CLASS(rr)->machine_ready(rr);
     }
@@ -156,7 +158,8 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
     if (phase_check(PHASE_MACHINE_READY)) {
         if ((!RAM_RESET_GET_CLASS(rr)->memdev_comes_later &&
              !check_memdev(rr, errp)) ||
-            !check_vmgenid(rr, rr->new_vmgenid, errp)) {
+            !check_vmgenid(rr, rr->new_vmgenid, errp) ||
+            !ram_reset_check_keep_disks(rr, errp)) {
             return;
         }
         if (RAM_RESET_GET_CLASS(rr)->machine_ready) {
@@ -324,6 +327,7 @@ static void ram_reset_instance_finalize(Object *obj)
     }
     g_free(rr->memdev);
     g_free(rr->template_dir);
+    qapi_free_strList(rr->keep_disks);
     if (rr->template_fd >= 0) {
         close(rr->template_fd);
     }
@@ -372,6 +376,7 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
                               ram_reset_set_threads, NULL, NULL);
     object_class_property_set_description(oc, "threads",
         "Threads for clearing in place; 0 means one per host CPU, at most 8");
+    ram_reset_add_keep_disks(oc);
 }
 
 static const TypeInfo ram_reset_types[] = {

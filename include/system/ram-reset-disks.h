@@ -1,0 +1,32 @@
+/*
+ * RAM reset: disks that snapshots leave as they are
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SYSTEM_RAM_RESET_DISKS_H
+#define SYSTEM_RAM_RESET_DISKS_H
+
+#include "block/block-io.h"
+
+/* Of disks that are not read-only; NULL in qemu-img and the like */
+extern bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
+
+/**
+ * ram_reset_keeps_disk: whether a snapshot for which no disks have been named
+ * leaves @bs as it is
+ *
+ * So it is for disks that are read-only.  With a ram-reset object, it is also
+ * for those that keep-disks= names, and for flashes: what they hold is a part of
+ * the VM state, and the device writes it to its file when the VM runs after a
+ * load.
+ *
+ * With the BQL and the graph's read lock held.
+ */
+static inline bool ram_reset_keeps_disk(BlockDriverState *bs)
+{
+    return bdrv_is_read_only(bs) ||
+           (ram_reset_keeps_disk_cb && ram_reset_keeps_disk_cb(bs));
+}
+
+#endif
