@@ -37,6 +37,10 @@ MEMORY = {
         'memory-backend-file,share=on,mem-path={huge}/ram',
     'memory-backend-file on hugetlbfs, share=off':
         'memory-backend-file,share=off,mem-path={huge}/ram',
+    'memory-backend-file, mem-path= a directory on hugetlbfs, share=on':
+        'memory-backend-file,share=on,mem-path={huge}',
+    'memory-backend-file, mem-path= a directory on hugetlbfs, share=off':
+        'memory-backend-file,share=off,mem-path={huge}',
     'any, with -overcommit mem-lock=on': 'memory-backend-ram',
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "system/ram-reset/hugefile/file.h"
 #include "system/ram-reset/hugefile/record.h"
+#include "system/ram-reset/prim/trusted-file.h"
 #include "faults.h"
 #include "ram.h"
 
@@ -129,7 +130,7 @@ static bool run_take(void *opaque)
     } else {
         ok = false;
     }
-    return ok && hugefile_file_is_ours_alone(s->second, true);
+    return ok && trusted_file_is_ours_alone(s->second, true);
 }
 
 /* Who has it says so, and it can be had afterwards */

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "system/ram-reset/hugefile/file.h"
+#include "system/ram-reset/prim/trusted-file.h"
 #include "files.h"
 #include "ram.h"
 
@@ -109,11 +110,11 @@ static void test_ram_is_ours_alone(const char *path)
     int fd = new_ram(path, 2);
     pid_t pid = child(read_it, path);
 
-    g_assert_false(hugefile_file_is_ours_alone(fd, true));
+    g_assert_false(trusted_file_is_ours_alone(fd, true));
     end(pid);
-    g_assert_true(hugefile_file_is_ours_alone(fd, false));
+    g_assert_true(trusted_file_is_ours_alone(fd, false));
     g_assert_cmpint(close(open(path, O_RDWR | O_NONBLOCK)), ==, 0);
-    g_assert_true(hugefile_file_is_ours_alone(fd, true));
+    g_assert_true(trusted_file_is_ours_alone(fd, true));
     g_assert_cmpint(open(path, O_RDONLY | O_NONBLOCK), ==, -1);
     g_assert_cmpint(errno, ==, EWOULDBLOCK);
     close(fd);

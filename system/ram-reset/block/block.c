@@ -8,6 +8,7 @@
 #include "qapi/error.h"
 #include "system/system.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/block/file-owner.h"
 
 HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb)
 {
@@ -173,16 +174,6 @@ const char *ram_reset_memory_listener(void)
     return found ? found->name ?: "somebody" : NULL;
 }
 
-/* Other than, say, what an ivshmem server has passed on */
-static bool memfd_is_of_qemu(RAMBlock *rb)
-{
-    Object *backend = OBJECT(ram_reset_block_backend(rb));
-
-    return rb->fd < 0 ||
-           object_dynamic_cast(backend, "memory-backend-memfd") ||
-           object_dynamic_cast(backend, "memory-backend-ram");
-}
-
 char *ram_reset_block_external_user(const RamResetBlock *blk)
 {
     const char *listener = ram_reset_memory_listener();
@@ -197,10 +188,12 @@ char *ram_reset_block_external_user(const RamResetBlock *blk)
 char *ram_reset_block_external_writer(const RamResetBlock *blk)
 {
     bool locked = blk->owner && RAM_RESET_GET_CLASS(blk->owner)->locks_file;
+    Object *backend = OBJECT(ram_reset_block_backend(blk->rb));
+    const char *shared =
+        locked ? NULL : ram_reset_file_refusal(backend, blk->rb->fd);
 
-    if (!locked && !memfd_is_of_qemu(blk->rb)) {
-        return g_strdup("its file has come from elsewhere, where others may "
-                        "use it");
+    if (shared) {
+        return g_strdup(shared);
     }
     if (file_is_mapped_elsewhere(blk->rb, any_block)) {
         return g_strdup("another RAM block maps the same file");

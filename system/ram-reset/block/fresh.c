@@ -27,9 +27,6 @@ char *ram_reset_fresh_refusal(const RamResetBlock *blk)
     if (!reason && ram_reset_block_has_preallocated_parts(blk)) {
         reason = "parts of it are preallocated by virtio-mem";
     }
-    if (!reason && blk->rb->flags & RAM_NAMED_FILE) {
-        reason = "its file has a name, by which others may use it";
-    }
     if (!reason && blk->map.fd >= 0 && !prim_is_memfd(blk->map.fd)) {
         reason = "its file is not a memfd";
     }

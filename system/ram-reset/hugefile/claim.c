@@ -195,7 +195,7 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
     }
     /* In this order: nobody can use the file in between unnoticed */
     hf->notice = hugefile_file_notice(hf->claim_fd);
-    if (!hugefile_file_is_ours_alone(hf->claim_fd, false) ||
+    if (!trusted_file_is_ours_alone(hf->claim_fd, false) ||
         fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
         hugefile_error(hf, hf->path,
                        g_strdup("another process has it open"), errp);

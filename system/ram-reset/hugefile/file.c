@@ -58,7 +58,7 @@ static char *check_kind(int fd)
 /* Not proven to be unused is not good enough for a file that is cleared */
 static char *check_unused(int fd)
 {
-    if (hugefile_file_is_ours_alone(fd, false)) {
+    if (trusted_file_is_ours_alone(fd, false)) {
         return NULL;
     }
     if (errno == EAGAIN) {
@@ -222,17 +222,6 @@ bool hugefile_file_was_closed(int notice)
     return !none;
 }
 
-bool hugefile_file_is_ours_alone(int fd, bool hold)
-{
-    /* Who opens the file meanwhile waits, and we are notified: by no SIGIO */
-    if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
-        fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
-        return false;
-    }
-    /* Or QEMU would have to wait for itself when it opens the file */
-    return hold || fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
-}
-
 bool hugefile_file_watch(int fd, int64_t *time)
 {
     /* Long past, so that also a mount with relatime takes note of each map */
@@ -248,7 +237,7 @@ bool hugefile_file_watch(int fd, int64_t *time)
     return futimens(fd, times) == 0 && fstat(fd, &st) == 0 &&
            hugefile_file_access_time(&st) == *time &&
            fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_NOATIME) &&
-           hugefile_file_is_ours_alone(fd, false);
+           trusted_file_is_ours_alone(fd, false);
 }
 
 int64_t hugefile_file_access_time(const struct stat *st)

@@ -43,18 +43,12 @@ char *hugefile_file_take_over(int from, int to, const char *path);
 /*
  * From now on take note of who closes the file after having opened it for
  * writing, as it must be to be mapped for that: whoever has opened it since
- * and has not closed it is found by hugefile_file_is_ours_alone().  Returns a
+ * and has not closed it is found by trusted_file_is_ours_alone().  Returns a
  * descriptor for hugefile_file_was_closed(), which closes it; -1 if the kernel
  * does not take note of that.
  */
 int hugefile_file_notice(int fd);
 bool hugefile_file_was_closed(int notice);
-
-/*
- * Whether nobody else has the file open.  If so, and @hold, others have to
- * wait for @fd to be closed, or for the kernel's patience to end (45 s).
- */
-bool hugefile_file_is_ours_alone(int fd, bool hold);
 
 /*
  * Set an access time that nobody would set, into @time; the kernel replaces

@@ -42,6 +42,7 @@
 #include "system/ram-reset/hugefile/hugefile.h"
 #include "system/ram-reset/hugefile/pages.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
 #include "system/ram-reset/trace.h"
 
@@ -86,7 +87,7 @@ static void hugefile_release(RamResetHugefile *hf)
 {
     HugeRecord *rec = &hf->record;
     bool ours = !runstate_check(RUN_STATE_POSTMIGRATE) &&
-                hugefile_file_is_ours_alone(hf->rb->fd, true) &&
+                trusted_file_is_ours_alone(hf->rb->fd, true) &&
                 hugefile_nobody_else_maps(hf);
 
     if (ours) {

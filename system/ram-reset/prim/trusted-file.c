@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <signal.h>
 #include <unistd.h>
 #else
 #include "qemu/osdep.h"
@@ -91,4 +92,15 @@ int trusted_file_open(int dir, const char *path, int flags)
 const char *trusted_file_open_error(int err)
 {
     return err == ELOOP ? "it is a symbolic link" : g_strerror(err);
+}
+
+bool trusted_file_is_ours_alone(int fd, bool hold)
+{
+    /* Who opens the file meanwhile waits, and we are notified: by no SIGIO */
+    if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
+        fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
+        return false;
+    }
+    /* Or QEMU would have to wait for itself when it opens the file */
+    return hold || fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }

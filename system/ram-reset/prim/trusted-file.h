@@ -67,4 +67,11 @@ int trusted_file_open(int dir, const char *path, int flags);
 /* What @err means after that: as g_strerror(), and as long valid */
 const char *trusted_file_open_error(int err);
 
+/*
+ * Whether nobody else has the file open, other than by a copy of @fd; errno is
+ * EAGAIN if somebody has.  If nobody has, and @hold, others have to wait for @fd to be
+ * closed, or for the kernel's patience to end (45 s).
+ */
+bool trusted_file_is_ours_alone(int fd, bool hold);
+
 #endif

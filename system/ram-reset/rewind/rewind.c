@@ -218,8 +218,9 @@ static bool take_baseline(const RamResetIgnored *ignored, bool loaded,
         return false;
     }
     if (should_mlock(mlock_state)) {
-        error_setg(errp, "with -overcommit mem-lock=on a copy would take as "
-                   "much memory as RAM itself");
+        error_setg(errp, "memory is locked, so that a copy would take as much "
+                   "as RAM itself: leave out -overcommit mem-lock=on (libvirt: "
+                   "<locked/>), which hugepages do not need to stay in memory");
         return false;
     }
     for (unsigned i = 0; i < list->nr; i++) {

@@ -467,7 +467,7 @@ const char *expected_reason(const char *strategy, MemKind kind)
         switch (kind) {
         case MEM_FILE:
         case MEM_HUGETLB_FILE:
-            return "its file has a name";
+            return "its file is not a memfd";
         case MEM_HUGETLB_PRIVATE:
             return "fresh private hugepages";
         default:
