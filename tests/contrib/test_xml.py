@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from lib import products
+from lib.scripts import load
 
 TOOL = products.REPO / 'contrib/ram-reset/ram-reset-xml'
+# For what is tried with many domains
+PROGRAM = load('ram-reset-xml', 'contrib/ram-reset')
 DOMAINS = Path(__file__).resolve().parent / 'domains'
 QEMU = '{http://libvirt.org/schemas/domain/qemu/1.0}'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
@@ -214,31 +217,188 @@ def test_refuses_other_data(data, reason):
 
 def test_warnings():
     text = run('-', data=domain('external-users')).stderr.decode()
-    for what in ("disk 'vdb' (raw) and the UEFI variables (raw)",
-                 'most assigned host devices', '<locked/> memory',
-                 'memory in files', 'vhost-user', 'virtiofs', '<vsock>'):
+    for what in ("disk 'vdb' (raw): no savevm", 'UEFI variables (raw): go back',
+                 'most assigned host devices', '<locked/> memory: whole loads',
+                 "virtiofs 'share': no savevm", '<vsock>: whole loads'):
         assert what in text
-    assert 'sda' not in text
-    assert 'vhost of a virtio' in \
-        run('-', data=domain('virt-install')).stderr.decode()
-    assert run('-', data=domain('commandline')).stderr == b''
-    plain = run('-', '--object', 'ram-reset-memset,id=rr0',
-                data=domain('virt-install'))
-    assert plain.stderr == b''
+    assert 'sda' not in text and 'vhostuser' not in text
+    for name in 'virt-install', 'commandline':
+        assert run('-', data=domain(name)).stderr == b''
+
+
+def said(data: bytes, **wish) -> list[str]:
+    """By --check."""
+    return PROGRAM.check(data, PROGRAM.Wish(keeps_object=True, **wish))
+
+
+def checked(data: bytes) -> dict[str, str]:
+    """What it says of each thing."""
+    return dict(line.split(': ', 1) for line in said(data)
+                if line[:6] != 'in all')
+
+
+def summary(data: bytes, **wish) -> list[str]:
+    return [line[8:] for line in said(data, **wish)
+            if line.startswith('in all: ')]
+
+
+def with_device(text: str) -> bytes:
+    return domain('virt-install').replace(b'<serial ', text.encode()
+                                          + b'<serial ')
+
+
+def with_memory(text: str) -> bytes:
+    return domain('virt-install').replace(
+        b'<os>', f'<memoryBacking>{text}</memoryBacking><os>'.encode())
+
+
+def test_check_of_what_virt_install_makes():
+    data = domain('virt-install')
+    assert checked(data) == {
+        'memory': 'rewinds', "disk 'vda' (qcow2)": 'goes back with the guest',
+        'interface 1 (network)': 'rewinds: vhost logs what it writes'}
+    assert summary(data) == [
+        'loads in the QEMU that runs rewind',
+        "'virsh snapshot-revert' starts a new QEMU, and reads all of the "
+        'snapshot; template-dir= would help']
+    assert summary(data, object='ram-reset-auto,id=rr0,rewind=on,'
+                   'template-dir=/dev/shm/debian12')[1] == \
+        "'virsh snapshot-revert' starts a new QEMU, with RAM from a template"
+    assert summary(data, object='ram-reset-auto,id=rr0')[0] == \
+        'loads in the QEMU that runs are whole: the object has no rewind=on'
+    done = run('-', '--check', data=data)
+    assert (done.returncode, done.stderr) == (0, b'')
+    assert done.stdout.decode().splitlines() == said(data)
+
+
+@pytest.mark.parametrize('memory, thing, verdict', (
+    ('<hugepages/>', 'memory in hugepages', 'rewinds'),
+    ("<hugepages/><source type='memfd'/><access mode='shared'/>",
+     'memory in hugepages', 'rewinds'),
+    ("<source type='memfd'/><access mode='shared'/>", 'shared memory',
+     'rewinds'),
+    ('<nosharepages/>', 'memory', 'rewinds'),
+    ("<source type='file'/>", 'memory in files', 'whole loads'),
+    ('<locked/>', '<locked/> memory', 'whole loads')))
+def test_check_of_memory(memory, thing, verdict):
+    data = with_memory(memory)
+    assert checked(data)[thing].split(':')[0] == verdict
+    assert ('are whole' in summary(data)[0]) == (verdict != 'rewinds')
+
+
+DISK = "<disk type='{}'><driver name='qemu' type='raw'/>" \
+       "<target dev='vdb' bus='{}'/></disk>"
+
+
+@pytest.mark.parametrize('device, thing, begin', (
+    ("<interface type='vhostuser'/>", 'interface 2 (vhostuser)', 'rewinds: if'),
+    ("<interface type='vdpa'/>", 'interface 2 (vdpa)', 'whole loads: '),
+    ("<interface type='hostdev'/>", 'interface 2 (hostdev)', 'no savevm: '),
+    ("<interface type='user'><model type='virtio'/></interface>",
+     'interface 2 (user)', 'rewinds'),
+    (DISK.format('file', 'virtio'), "disk 'vdb' (raw)", 'no savevm: cannot'),
+    (DISK.format('file', 'nvme').replace('raw', 'qcow2'),
+     "disk 'vdb' (qcow2)", 'goes back'),
+    (DISK.format('vhostuser', 'virtio'), "disk 'vdb' (vhost-user)",
+     'memory rewinds, but the disk stays'),
+    ("<filesystem><driver type='virtiofs'/><target dir='s'/></filesystem>",
+     "virtiofs 's'", 'no savevm: '),
+    ("<filesystem><target dir='s'/></filesystem>", "9p 's'",
+     'savevm is refused while the guest has it mounted'),
+    ('<vsock/>', '<vsock>', 'whole loads: '),
+    ("<hostdev type='mdev'/>", 'host device (mdev)', 'no savevm: '),
+    ("<video><model><acceleration accel3d='yes'/></model></video>",
+     'video with 3D acceleration', 'no savevm: ')))
+def test_check_of_devices(device, thing, begin):
+    found = checked(with_device(device))
+    assert found[thing].startswith(begin)
+    lines = '\n'.join(said(with_device(device)))
+    assert ('no snapshot can be saved' in lines) == (': no savevm: ' in lines)
+    assert "'nvme'" not in device or 'NVMe' in lines
+
+
+def test_check_tells_why_it_cannot_be_done():
+    assert 'qcow2' in refusal(run('-', '--check',
+                                  data=domain('refused/raw-disk')))
+
+
+def fixed(data: bytes, what: str, **wish) -> tuple[bytes, str]:
+    wish = PROGRAM.Wish(fixes=(what,), keeps_object=True, **wish)
+    new, notes = PROGRAM.change(data, wish)
+    assert PROGRAM.change(new, wish)[0] == new
+    return new, '\n'.join(notes)
+
+
+def changed(data: bytes, **wish) -> bytes:
+    return PROGRAM.change(data, PROGRAM.Wish(**wish))[0]
+
+
+def test_fix_of_memory():
+    plain = changed(domain('virt-install'))
+    for backing, what, new in (
+            ('<locked/>', 'locked', ''),
+            ("<hugepages/><locked/>", 'locked', '<hugepages/>'),
+            ("<source type='file'/>", 'memfd', "<source type='memfd'/>")):
+        assert fixed(with_memory(backing), what)[0] == plain.replace(
+            b'<os>', f'<memoryBacking>{new}</memoryBacking><os>'.encode())
+
+
+def test_fix_of_raw_disks():
+    """By a name of their own, which they get if they have none."""
+    new = fixed(domain('external-users'), 'keep-disks')[0]
+    assert arguments(new)[-1] == f'{OBJECT},keep-disks=ua-keep-vdb'
+    assert b"<target dev='vdb' bus='virtio'/>\n      " \
+        b"<alias name='ua-keep-vdb'/>\n" in new
+    assert checked(new)["disk 'vdb' (raw)"].startswith('stays as it is')
+    assert changed(new, remove=True) == domain('external-users')
+    new = fixed(domain('kubevirt'), 'keep-disks')[0]
+    assert summary(new)[1].startswith("snapshots by the monitor's savevm")
+    assert arguments(new)[-1] == f'{OBJECT},keep-disks=ua-cloudinitdisk'
+    auto = domain('external-users').replace(
+        b"<target dev='vdb' bus='virtio'/>",
+        b"<target dev='vdb' bus='virtio'/><alias name='virtio-disk1'/>")
+    assert b"<alias name='ua-keep-vdb'/>" in fixed(auto, 'keep-disks')[0]
+
+
+def test_fix_keeps_the_object_that_is_there():
+    text = 'ram-reset-auto,id=mine,rewind=on,template-dir=/dev/shm/own'
+    data = changed(domain('external-users'), object=text)
+    assert arguments(fixed(data, 'keep-disks')[0])[-1] == \
+        f'{text},keep-disks=ua-keep-vdb'
+    more = 'ram-reset-auto,id=mine,keep-disks=vda,keep-disks=ua-keep-vdb'
+    assert arguments(fixed(data, 'keep-disks', object=more)[0])[-1] == more
+
+
+def test_fix_of_uefi_variables():
+    new, notes = fixed(domain('external-users'), 'nvram')
+    path = '/var/lib/libvirt/qemu/nvram/external-users_VARS'
+    assert f"<nvram format='qcow2'>{path}.qcow2</nvram>".encode() in new
+    assert f'qemu-img convert -f raw -O qcow2 {path}.fd {path}.qcow2' in notes
+    assert checked(new)['the UEFI variables (qcow2)'].startswith('go back')
+    assert 'has no path' in refusal(run('-', '--fix', 'nvram',
+                                        data=domain('hugepages-numa')))
+    assert fixed(domain('virt-install'), 'nvram')[0] == \
+        changed(domain('virt-install'))
+
+
+def test_fix_that_is_unknown():
+    assert 'nothing that can be mended' in \
+        refusal(run('-', '--fix', 'all', data=domain('virt-install')))
+    assert run('-', '--fix', 'locked', '--remove').returncode == 2
 
 
 def test_warns_of_templates_in_a_directory_for_all():
     data = domain('virt-install')
     root = ET.fromstring(data)
 
-    def said(path: str) -> str:
+    def warned(path: str) -> str:
         return run('-', '--object', f'ram-reset-memset,id=rr0,template-dir={path}',
                    data=data).stderr.decode()
 
     assert "template-dir=/dev/shm/templates is not this domain's" in \
-        said('/dev/shm/templates')
+        warned('/dev/shm/templates')
     for own in (root.find('name').text, f"libvirt-{root.find('uuid').text}"):
-        assert said(f'/dev/shm/templates/{own}') == ''
+        assert warned(f'/dev/shm/templates/{own}') == ''
 
 
 def test_emulator():
@@ -362,7 +522,9 @@ def test_hook(tmp_path):
     done = hook(tmp_path, vmi(), domain('kubevirt'))
     assert done.returncode == 0
     assert done.stdout == piped(domain('kubevirt'))
-    assert b"disk 'vdb' (raw)" in done.stderr
+    assert b"disk 'vdb' (raw): no savevm" in done.stderr
+    done = hook(tmp_path, vmi(fix='keep-disks,locked'), domain('kubevirt'))
+    assert arguments(done.stdout)[-1] == f'{OBJECT},keep-disks=ua-cloudinitdisk'
     text = 'ram-reset-memset,id=rr0,threads=2'
     done = hook(tmp_path, vmi(object=text, emulator='/opt-qemu'),
                 domain('kubevirt'))
