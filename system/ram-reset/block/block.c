@@ -9,6 +9,7 @@
 #include "system/system.h"
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/block/file-owner.h"
+#include "system/ram-reset/block/listeners.h"
 
 HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb)
 {
@@ -143,35 +144,6 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk)
 static bool any_block(RAMBlock *rb)
 {
     return true;
-}
-
-/*
- * KVM looks pages up anew when a mapping changes, and the machine counts slots.
- * Any other listener may have pinned pages, or passed on a file.
- */
-static bool may_hold_memory(const MemoryListener *l)
-{
-    DeviceMemoryState *plugged = current_machine->device_memory;
-
-    return l->region_add && !(plugged && l == &plugged->listener) &&
-           !(l->name && g_str_has_prefix(l->name, "kvm-"));
-}
-
-const char *ram_reset_memory_listener(void)
-{
-    /* Gets us into QEMU's list of those of all address spaces */
-    MemoryListener here = { .name = "ram-reset" };
-    MemoryListener *l, *found = NULL;
-
-    memory_listener_register(&here, &address_space_memory);
-    for (l = QTAILQ_NEXT(&here, link); l && !found; l = QTAILQ_NEXT(l, link)) {
-        found = may_hold_memory(l) ? l : NULL;
-    }
-    for (l = QTAILQ_PREV(&here, link); l && !found; l = QTAILQ_PREV(l, link)) {
-        found = may_hold_memory(l) ? l : NULL;
-    }
-    memory_listener_unregister(&here);
-    return found ? found->name ?: "somebody" : NULL;
 }
 
 char *ram_reset_block_external_user(const RamResetBlock *blk)

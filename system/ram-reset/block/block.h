@@ -101,13 +101,6 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
 char *ram_reset_block_external_user(const RamResetBlock *blk);
 
 /*
- * The name of a listener to the memory map, as the system or a device behind an
- * IOMMU sees it, other than KVM's, that may have pinned guest memory or passed
- * it on; NULL if there is none.
- */
-const char *ram_reset_memory_listener(void);
-
-/*
  * Why somebody outside of QEMU might write to the memory of @blk, without a
  * listener; NULL if nobody can.  A sentence, to be freed.
  */

@@ -21,6 +21,7 @@
 #include "system/system.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/block.h"
+#include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
@@ -82,10 +83,37 @@ void ram_reset_stop_tracking(void)
     tracking_stop();
 }
 
+static void warn(const char *why)
+{
+    if (!rewind_state.warned) {
+        rewind_state.warned = true;
+        warn_report("snapshots cannot be rewound to, and are loaded as a "
+                    "whole: %s", why);
+    }
+}
+
+/* Users should not have to load a snapshot to learn that */
+static void check_devices(Notifier *n, void *data)
+{
+    g_autofree char *unseen = tracking_blind_spot();
+
+    if (unseen && ram_reset_rewind_wanted() && !rewind_state.blocks) {
+        ram_reset_no_baseline(unseen);
+        warn(unseen);
+    }
+}
+
 static void options_changed(Notifier *n, void *data)
 {
+    static Notifier machine_done = { .notify = check_devices };
     bool wanted = ram_reset_rewind_wanted();
 
+    if (data) {
+        ram_reset_watch_vhost();
+    }
+    if (wanted && !machine_done.node.le_prev) {
+        qemu_add_machine_init_done_notifier(&machine_done);
+    }
     if (wanted != rewind_state.wanted) {
         rewind_state.wanted = wanted;
         mappings_note(wanted);
@@ -255,14 +283,11 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     rewind_state.cpus = count_cpus();
     rewind_state.choice = (RewindChoice) { 0 };
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
+    ram_reset_vhost_begin_anew();
     if (!take_baseline(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         tracking_stop();
-        if (!rewind_state.warned) {
-            rewind_state.warned = true;
-            warn_report("snapshots cannot be rewound to, and are loaded as a "
-                        "whole: %s", error_get_pretty(err));
-        }
+        warn(error_get_pretty(err));
         error_free(err);
         return false;
     }

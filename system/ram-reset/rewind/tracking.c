@@ -8,6 +8,8 @@
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
 #include "system/ram-reset-flags.h"
+#include "system/ram-reset/block/listeners.h"
+#include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/rewind/baseline.h"
 #include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
@@ -66,11 +68,13 @@ void tracking_begin_anew(const GArray *baseline)
 
 char *tracking_blind_spot(void)
 {
-    const char *listener = ram_reset_memory_listener();
+    char *listener = ram_reset_unlogged_listener();
 
     if (listener) {
-        return g_strdup_printf("%s holds guest memory, and may write to it "
-                               "unseen", listener);
+        return listener;
+    }
+    if (ram_reset_vhost_unseen()) {
+        return g_strdup(ram_reset_vhost_unseen());
     }
     if (dirty_kvm_lost_ring()) {
         return g_strdup("a vCPU has been unplugged, and KVM's dirty ring of "
@@ -82,5 +86,6 @@ char *tracking_blind_spot(void)
     }
     return g_strdup(ram_block_discard_is_disabled()
                     ? "discarding RAM is disabled, a device has pinned it and "
-                      "may write to it unseen" : NULL);
+                      "may write to it unseen (VFIO, for one: an emulated or "
+                      "a virtio device in its place is seen)" : NULL);
 }

@@ -9,6 +9,8 @@
 #include "system/system.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/listeners.h"
+#include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/template/refusal.h"
 
 bool template_has_block(RAMBlock *rb, const RamResetIgnored *ignored)
@@ -57,7 +59,7 @@ const char *template_host_refusal(void)
  */
 static char *block_refusal(const RamResetBlock *blk)
 {
-    const char *listener = ram_reset_memory_listener();
+    g_autofree char *listener = NULL;
 
     if (memory_region_has_ram_discard_manager(blk->rb->mr)) {
         return g_strdup("parts of it are unplugged (virtio-mem)");
@@ -65,11 +67,15 @@ static char *block_refusal(const RamResetBlock *blk)
     if (ram_reset_block_is_aliased(blk->rb)) {
         return g_strdup("another RAM block maps its file shared");
     }
-    if (blk->map.shared && blk->map.fd >= 0 && listener) {
-        return g_strdup_printf("%s may have passed it on to a process that "
-                               "writes to it", listener);
+    if (!blk->map.shared) {
+        return NULL;
     }
-    return blk->map.shared ? ram_reset_block_external_writer(blk) : NULL;
+    /* The others write nothing while the guest is stopped, unless they say */
+    listener = ram_reset_unlogged_listener();
+    if (blk->map.fd >= 0 && (listener || ram_reset_vhost_busy())) {
+        return g_strdup(listener ?: ram_reset_vhost_busy());
+    }
+    return ram_reset_block_external_writer(blk);
 }
 
 char *template_refusal(const RamResetIgnored *ignored)

@@ -2,7 +2,7 @@
 /*
  * Keeps a disk busy, and knows what has to be on it.
  *
- *   churn DEVICE DEPTH FILE
+ *   churn DEVICE DEPTH FILE [stamped]
  *
  * has DEPTH requests in flight, past the page cache, without end: most write a
  * block, and some read one and compare.  Each write is of numbers by which no
@@ -10,6 +10,10 @@
  * that another run has left behind is found.  FILE has the number of requests,
  * of times that the whole disk was compared, which SIGUSR1 asks for, and what
  * was found in the end.
+ *
+ * A disk that is "stamped" has in each block the number of the block plus one,
+ * and gets nothing else: so it need not go back with the guest.  Half of the
+ * requests then read, to anywhere in much memory that nobody else writes to.
  */
 
 #define _GNU_SOURCE
@@ -33,6 +37,7 @@
 #define SECTOR      512
 #define MAX_DEPTH   64
 #define MAX_BLOCKS  1024
+#define ARENA       1024        /* blocks of memory to read to */
 #define REPORT      32          /* requests between two lines in FILE */
 
 struct stamp {
@@ -46,7 +51,7 @@ struct request {
     uint64_t block;
     uint64_t number;            /* what is written, or is expected */
     bool writes;
-    unsigned char *data;
+    unsigned char *data, *own;
 };
 
 static struct request requests[MAX_DEPTH];
@@ -54,6 +59,8 @@ static uint64_t numbers[MAX_BLOCKS];        /* what each block has */
 static bool busy[MAX_BLOCKS];
 static uint64_t blocks, done, compared, state;
 static int fd, report_fd;
+static bool stamped;
+static unsigned char *arena;
 static volatile sig_atomic_t wanted;
 
 static void on_signal(__attribute__((unused)) int sig)
@@ -99,6 +106,9 @@ static uint64_t fresh_number(void)
 /* which block is next need not differ between runs */
 static uint64_t next_random(void)
 {
+    if (stamped) {
+        return fresh_number();
+    }
     state ^= state >> 12;
     state ^= state << 25;
     state ^= state >> 27;
@@ -112,6 +122,22 @@ static void fill(struct request *r)
         struct stamp *stamp = (struct stamp *)(r->data + i * SECTOR);
 
         *stamp = (struct stamp){ r->number, r->block, i };
+    }
+}
+
+/* A place that no other request has */
+static unsigned char *find_place(void)
+{
+    for (;;) {
+        unsigned char *place = arena + fresh_number() % ARENA * BLOCK;
+        bool taken = false;
+
+        for (unsigned i = 0; i < MAX_DEPTH; i++) {
+            taken |= requests[i].data == place;
+        }
+        if (!taken) {
+            return place;
+        }
     }
 }
 
@@ -136,8 +162,9 @@ static void start(aio_context_t context, struct request *r, uint64_t block,
 
     r->block = block;
     r->writes = writes;
-    r->number = writes ? fresh_number() : numbers[block];
+    r->number = writes && !stamped ? fresh_number() : numbers[block];
     busy[block] = true;
+    r->data = stamped && !writes ? find_place() : r->own;
     if (writes) {
         fill(r);
     }
@@ -212,7 +239,7 @@ static void churn(aio_context_t context, unsigned depth)
                 break;
             }
             start(context, idle[--n_idle], block,
-                  !all && next_random() % 4 != 0);
+                  !all && next_random() % 4 >= (stamped ? 2 : 1));
             next += all;
         }
         wait_for_one(context, idle, &n_idle);
@@ -225,9 +252,10 @@ int main(int argc, char **argv)
     unsigned depth;
     uint64_t size;
 
-    if (argc != 4) {
+    if (argc != 4 && argc != 5) {
         return 2;
     }
+    stamped = argc == 5;
     depth = atoi(argv[2]);
     fd = open(argv[1], O_RDWR | O_DIRECT);
     report_fd = open(argv[3], O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -238,10 +266,18 @@ int main(int argc, char **argv)
         return 2;
     }
     blocks = size / BLOCK < MAX_BLOCKS ? size / BLOCK : MAX_BLOCKS;
+    for (uint64_t i = 0; stamped && i < blocks; i++) {
+        numbers[i] = i + 1;
+    }
     state = fresh_number();
     for (unsigned i = 0; i < depth; i++) {
-        requests[i].data = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        requests[i].own = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    }
+    if (stamped) {
+        arena = mmap(NULL, ARENA * BLOCK, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(arena, 1, ARENA * BLOCK);
     }
     signal(SIGUSR1, on_signal);
     report("");
