@@ -467,7 +467,7 @@ cd {tmp_path}
 echo "$@" >>calls
 case "$*" in
 *"dumpxml --inactive --security-info sandbox") cat sandbox.xml ;;
-*"define /dev/stdin") cat /dev/stdin >defined ;;
+*"define "*/dev/stdin) cat /dev/stdin >defined ;;
 *) echo "error: failed to get domain" >&2; exit 1 ;;
 esac
 ''')
@@ -482,6 +482,14 @@ def test_domain(tmp_path, virsh):
     assert (tmp_path / 'calls').read_text().splitlines() == [
         '-c qemu:///system -q dumpxml --inactive --security-info sandbox',
         '-c qemu:///system -q define /dev/stdin']
+
+
+def test_domain_is_validated_where_libvirt_may_not_know_it(tmp_path, virsh):
+    (tmp_path / 'sandbox.xml').write_bytes(domain('external-users'))
+    assert run('--domain', 'sandbox', '--fix', 'nvram', env=virsh
+               ).returncode == 0
+    assert (tmp_path / 'calls').read_text().splitlines()[1] == \
+        '-q define --validate /dev/stdin'
 
 
 def test_domain_that_is_not_defined_anew(tmp_path, virsh):
