@@ -64,12 +64,17 @@ static bool only_looks(const MemoryListener *l)
 /* Those that may have pinned pages, or passed on a file */
 static GPtrArray *find_holders(void)
 {
-    /* Gets us into QEMU's list of those of all address spaces */
-    MemoryListener here = { .name = "ram-reset" };
+    /*
+     * Gets us into QEMU's list of those of all address spaces, for good: TCG's
+     * threads walk it without a lock
+     */
+    static MemoryListener here = { .name = "ram-reset" };
     GPtrArray *found = g_ptr_array_new();
     MemoryListener *l;
 
-    memory_listener_register(&here, &address_space_memory);
+    if (!here.address_space) {
+        memory_listener_register(&here, &address_space_memory);
+    }
     for (l = QTAILQ_NEXT(&here, link); l; l = QTAILQ_NEXT(l, link)) {
         if (!only_looks(l)) {
             g_ptr_array_add(found, l);
@@ -80,7 +85,6 @@ static GPtrArray *find_holders(void)
             g_ptr_array_add(found, l);
         }
     }
-    memory_listener_unregister(&here);
     return found;
 }
 
