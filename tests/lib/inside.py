@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The first process in namespaces of its own: makes mounts, runs libvirtd.
 
-    inside.py ROOT WORK PATH
+    inside.py ROOT WORK PATH [MORE...]
 
 ROOT is an unpacked libvirt, WORK a folder for all that it writes, PATH where it
-finds programs.  When standard input ends, or libvirtd, then so does every
+finds programs, MORE other unpacked programs.  When standard input ends, or libvirtd, then so does every
 process in here, and WORK is removed.  Being the first process of a PID
 namespace, this one is notified of the end of every domain, and reaps it at once.
 """
@@ -29,9 +29,9 @@ def mount(*args: str | Path, cwd: Path | None = None) -> None:
         sys.exit(UNAVAILABLE)
 
 
-def overlay(target: str, above: Path, below: str = '') -> None:
+def overlay(target: str, above: Path, *below: str | Path) -> None:
     """Read-only: files of @above, then those that were there, then @below."""
-    layers = ':'.join(filter(None, (above.name, target, below)))
+    layers = ':'.join(map(str, (above.name, target, *below)))
     mount('-t', 'overlay', '-o', f'lowerdir={layers}', 'overlay', target,
           cwd=above.parent)
 
@@ -46,18 +46,19 @@ def accounts(work: Path) -> None:
         (work / 'etc' / name).write_text(text)
 
 
-def make_mounts(root: Path, work: Path) -> None:
+def make_mounts(root: Path, work: Path, more: list[Path]) -> None:
     # no control groups: those of the host are not to be changed
     subprocess.run(['umount', '--recursive', '--lazy', '/sys/fs/cgroup'],
                    stderr=subprocess.DEVNULL, check=False)
     modules = root / 'usr/lib/x86_64-linux-gnu/libvirt'
     schemas = root / 'usr/share/libvirt'
-    overlay('/usr', root / 'usr', 'extra/usr')
+    overlay('/usr', root / 'usr', 'extra/usr', *(top / 'usr' for top in more))
     mount('--bind', schemas, '/usr/share/libvirt')
     mount('--bind', modules, '/usr/lib/x86_64-linux-gnu/libvirt')
     accounts(work)
     (work / 'etc/libvirt').mkdir()
-    overlay('/etc', work / 'etc')
+    overlay('/etc', work / 'etc', *(top / 'etc' for top in more
+                                    if (top / 'etc').is_dir()))
     mount('--bind', work / 'config', '/etc/libvirt')
     for name in ('lib', 'cache', 'log'):
         (work / 'above' / name / 'libvirt').mkdir(parents=True)
@@ -87,8 +88,8 @@ def reap(daemon: int) -> None:
 
 
 def main() -> None:
-    root, work = Path(sys.argv[1]), Path(sys.argv[2])
-    make_mounts(root, work)
+    root, work, more = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[4:]
+    make_mounts(root, work, [Path(top) for top in more])
     print('ready', flush=True)
     # what it knows of QEMU is forgotten when it starts on another kind of CPU
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from lib import products
@@ -57,9 +58,14 @@ class Libvirtd:
     of the pipe that is its standard input then is closed.
     """
 
-    def __init__(self, generation: str, user: str = 'root'):
-        """@user: whose the domains' QEMUs and disks are."""
+    def __init__(self, generation: str, user: str = 'root',
+                 more: Sequence[Path] = ()):
+        """
+        @user: whose the domains' QEMUs and disks are
+        @more: programs that are to be found in there
+        """
         self._user = user
+        self._more = more
         self.root = FOLDER / generation
         if not (self.root / '.complete').exists():
             reason = self.root.with_name(f'{generation}.missing')
@@ -92,7 +98,7 @@ class Libvirtd:
             try:
                 self._process = subprocess.Popen(
                     [*sudo, *ISOLATE, sys.executable, '-B', INSIDE, self.root,
-                     self.work, path], stdin=subprocess.PIPE,
+                     self.work, path, *self._more], stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE, stderr=log,
                     start_new_session=True)
             except FileNotFoundError as e:
