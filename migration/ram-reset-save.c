@@ -134,5 +134,6 @@ int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
         return -EIO;
     }
     make_template_and_baseline(bs, name);
+    ram_reset_map_keep();
     return 0;
 }

@@ -97,6 +97,10 @@ void ram_reset_load_reverted(void)
 {
     clear_migration_error();
     ram_reset_slots_change(true);
+    if (ram_reset_rewind_wanted() &&
+        !ram_reset_snapshot_rewind_blocker(load.bs, &load.sn)) {
+        ram_reset_map_hold();
+    }
     load.times.reverted = now();
 }
 
@@ -107,6 +111,7 @@ static bool begin_rewind(void)
     s->rewind_blocker =
         g_strdup(ram_reset_snapshot_rewind_blocker(load.bs, &load.sn));
     if (s->rewind_blocker) {
+        ram_reset_map_release();
         ram_reset_no_baseline("a whole load has begun, and has not succeeded");
         return false;
     }
@@ -183,6 +188,7 @@ static void give_up_shortcut(void)
     }
     load.shortcut.rewound = load.shortcut.from_template = false;
     load.shortcut.ram_end = 0;
+    ram_reset_map_release();
     ram_reset_template_close();
 }
 
@@ -352,6 +358,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     if (!load.active) {
         return true;
     }
+    ram_reset_map_release();
     load.times.end = now();
     ram_reset_ticks_go_back();
     ram_reset_slots_change(false);
@@ -360,6 +367,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
         ram_reset_set_whole();
+        ram_reset_map_keep();
         ram_reset_expire_timers();
     } else {
         note_failure();

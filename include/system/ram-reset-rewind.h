@@ -80,6 +80,25 @@ const char *ram_reset_rewind_blocker(void);
 void ram_reset_rewind(void);
 
 /**
+ * ram_reset_map_keep: the memory map is that of what has been saved or loaded
+ */
+void ram_reset_map_keep(void);
+
+/**
+ * ram_reset_map_hold: a rewind begins, to what ram_reset_map_keep() was called
+ * for.  If the memory map is the same, it stays as it is, whatever devices do,
+ * until ram_reset_map_release().
+ *
+ * vCPUs stopped, I/O drained, devices not yet reset.
+ */
+void ram_reset_map_hold(void);
+
+/**
+ * ram_reset_map_release: the memory map becomes what devices have made of it
+ */
+void ram_reset_map_release(void);
+
+/**
  * ram_reset_query_rewind: what there is to say of the baseline, owned by the
  * caller; NULL unless an object has rewind=on
  */

@@ -95,6 +95,18 @@ void ram_reset_slots_change(bool change)
 {
 }
 
+void ram_reset_map_keep(void)
+{
+}
+
+void ram_reset_map_hold(void)
+{
+}
+
+void ram_reset_map_release(void)
+{
+}
+
 bool ram_reset_rewind_wanted(void)
 {
     return false;

@@ -35,12 +35,24 @@ namespaces = {namespaces}
 remember_owner = 0
 security_driver = "none"
 stdio_handler = "file"
+swtpm_user = "root"
+swtpm_group = "root"
 hugetlbfs_mount = "/run/hugepages"
 '''
-
+# The authority that signs TPMs' certificates makes itself
+LOCALCA_CONF = '''\
+statedir = {work}/ca
+signingkey = {work}/ca/signkey.pem
+issuercert = {work}/ca/issuercert.pem
+certserial = {work}/ca/certserial
+'''
 
 # Debian's, for QEMU
 USER = 'libvirt-qemu'
+
+
+def as_root() -> tuple[str, ...]:
+    return () if os.geteuid() == 0 else ('sudo', '-n')
 
 
 class Unavailable(Exception):
@@ -66,6 +78,7 @@ class Libvirtd:
         """
         self._user = user
         self._more = more
+        self.path = f'{products.QEMU_IMG.parent}:/usr/sbin:/usr/bin:/sbin:/bin'
         self.root = FOLDER / generation
         if not (self.root / '.complete').exists():
             reason = self.root.with_name(f'{generation}.missing')
@@ -81,7 +94,7 @@ class Libvirtd:
             raise
 
     def _configure(self) -> None:
-        for name in ('config', 'etc', 'run', 'images'):
+        for name in ('config', 'etc', 'run', 'images', 'ca'):
             (self.work / name).mkdir()
         (self.work / 'config/libvirtd.conf').write_text(
             LIBVIRTD_CONF.format(uuid=uuid.uuid4()))
@@ -89,17 +102,17 @@ class Libvirtd:
             user=self._user, own=int(self._user != 'root'),
             # a /dev of the domain's own would not have what a test mounts
             namespaces='["mount"]' if self._user == 'root' else '[]'))
+        (self.work / 'etc/swtpm-localca.conf').write_text(
+            LOCALCA_CONF.format(work=self.work))
         self.log = self.work / 'daemon.log'
 
     def _start(self) -> None:
-        sudo = () if os.geteuid() == 0 else ('sudo', '-n')
-        path = f'{products.QEMU_IMG.parent}:/usr/sbin:/usr/bin:/sbin:/bin'
         with open(self.log, 'wb') as log:
             try:
                 self._process = subprocess.Popen(
-                    [*sudo, *ISOLATE, sys.executable, '-B', INSIDE, self.root,
-                     self.work, path, *self._more], stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE, stderr=log,
+                    [*as_root(), *ISOLATE, sys.executable, '-B', INSIDE,
+                     self.root, self.work, self.path, *self._more],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                     start_new_session=True)
             except FileNotFoundError as e:
                 raise Unavailable('libvirtd has to be run as root, and there '
@@ -150,6 +163,11 @@ class Libvirtd:
         if check and run.returncode:
             raise LibvirtError(f'virsh {args[0]}: {run.stderr.strip()}')
         return run
+
+    def inside(self, *command: str | Path) -> list[str | Path]:
+        """The command that runs this one where the daemon is."""
+        return [*as_root(), 'nsenter', '--mount', '--pid', '--target',
+                str(self.host_pid(1)), *command]
 
     @property
     def pid(self) -> int:

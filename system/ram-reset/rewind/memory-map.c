@@ -1,0 +1,128 @@
+/*
+ * RAM reset: leaving the memory map as it is where a load only brings it back
+ *
+ * Each BAR that a reset unmaps and a device's state maps again makes QEMU build
+ * all address spaces anew, which takes most of the time of a rewind where there
+ * are dozens of PCI devices.  If the map now is that of the snapshot, it may
+ * as well stay until all devices have their state again: what they then find
+ * in memory is what they will find there in the end.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "hw/pci/pci_device.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset/trace.h"
+
+/* What devices see, and the ports; a CPU's own map only matters when it runs */
+typedef struct MapView {
+    GArray *ranges;
+    GHashTable *seen;           /* FlatView: number + 1, most are shared */
+    MemoryListener listener;
+} MapView;
+
+typedef struct MapRange {
+    const void *owner;          /* of the range; never dereferenced */
+    uint64_t offset, at, size_low, size_high;
+    uint64_t flags;
+} MapRange;
+
+/* BQL */
+static GArray *kept;            /* the map at the last save or load, if known */
+static bool held;
+
+static void add_range(MapView *view, const void *owner, uint64_t flags)
+{
+    MapRange range = { .owner = owner, .flags = flags };
+
+    g_array_append_val(view->ranges, range);
+}
+
+static void add_section(MemoryListener *listener, MemoryRegionSection *section)
+{
+    MapView *view = container_of(listener, MapView, listener);
+    MapRange range = {
+        .owner = section->mr,
+        .offset = section->offset_within_region,
+        .at = section->offset_within_address_space,
+        .size_low = int128_getlo(section->size),
+        .size_high = int128_gethi(section->size),
+        .flags = section->readonly | section->nonvolatile << 1 |
+                 memory_region_is_romd(section->mr) << 2,
+    };
+
+    g_array_append_val(view->ranges, range);
+}
+
+static void add_space(MapView *view, AddressSpace *as)
+{
+    FlatView *fv = address_space_to_flatview(as);
+    uintptr_t nr = (uintptr_t)g_hash_table_lookup(view->seen, fv);
+
+    add_range(view, as, nr);
+    if (!nr) {
+        nr = g_hash_table_size(view->seen) + 1;
+        g_hash_table_insert(view->seen, fv, (gpointer)nr);
+        memory_listener_register(&view->listener, as);
+        memory_listener_unregister(&view->listener);
+    }
+}
+
+static int add_device(DeviceState *dev, void *opaque)
+{
+    PCIDevice *pci =
+        (PCIDevice *)object_dynamic_cast(OBJECT(dev), TYPE_PCI_DEVICE);
+
+    if (pci) {
+        add_space(opaque, &pci->bus_master_as);
+    }
+    return 0;
+}
+
+static GArray *map_now(void)
+{
+    MapView view = {
+        .ranges = g_array_new(false, true, sizeof(MapRange)),
+        .seen = g_hash_table_new(NULL, NULL),
+        .listener = { .name = "ram-reset-map", .region_add = add_section },
+    };
+
+    RCU_READ_LOCK_GUARD();
+    add_space(&view, &address_space_memory);
+    add_space(&view, &address_space_io);
+    qbus_walk_children(sysbus_get_default(), add_device, NULL, NULL, NULL,
+                       &view);
+    g_hash_table_unref(view.seen);
+    return view.ranges;
+}
+
+void ram_reset_map_keep(void)
+{
+    g_clear_pointer(&kept, g_array_unref);
+    if (ram_reset_rewind_wanted()) {
+        kept = map_now();
+    }
+}
+
+void ram_reset_map_hold(void)
+{
+    g_autoptr(GArray) now = kept ? map_now() : NULL;
+    bool same = now && now->len == kept->len &&
+                !memcmp(now->data, kept->data, now->len * sizeof(MapRange));
+
+    trace_ram_reset_hold_map(same, now ? now->len : 0);
+    if (same) {
+        memory_region_transaction_begin();
+        held = true;
+    }
+}
+
+void ram_reset_map_release(void)
+{
+    if (held) {
+        held = false;
+        memory_region_transaction_commit();
+    }
+}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A rewind leaves the memory map alone that it would only bring back."""
+
+# Takes: 12 s
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lib.damage import damage_device
+from lib.guests import Ring3
+from lib.machine import MachineError
+from lib.rewinding import RAM_SIZE, assert_rewound
+from lib.vmstate import VMState
+
+# Once firmware has seen them, each has memory and ports that a reset takes away
+DEVICES = ('virtio-net-pci', 'virtio-rng-pci', 'VGA', 'qemu-xhci')
+
+
+class Bridged(Ring3):
+    """q35 with the firmware that most use, and ports as libvirt adds them."""
+
+    def __init__(self, workdir: Path, ports: int, rewind: str = 'on',
+                 options: str = ''):
+        self._trace = workdir / 'trace'
+        args = ['-bios', 'bios-256k.bin', '-D', self._trace,
+                '-trace', 'flatview_new', '-trace', 'ram_reset_hold_map']
+        for i in range(ports):
+            args += ['-device', f'pcie-root-port,id=p{i},chassis={i}']
+        args += ['-nic', 'none']
+        for i, device in enumerate(DEVICES):
+            args += ['-device', f'{device},bus=p{i}' if i < ports
+                     and 'virtio' in device else device]
+        super().__init__(workdir, accel='tcg', ram=RAM_SIZE, machine='q35',
+                         strategy='auto', options=f',rewind={rewind}{options}',
+                         args=tuple(args))
+
+    def map(self) -> list[str]:
+        """In an order of its own: QEMU's goes by addresses in its memory."""
+        views = re.split(r'^FlatView #\d+', self.hmp('info mtree -f'),
+                         flags=re.MULTILINE)
+        return sorted('\n'.join(sorted(view.splitlines())) for view in views)
+
+    def traced(self, event: str) -> list[str]:
+        lines = self._trace.read_text().splitlines()
+        return [line for line in lines if event in line]
+
+    def views_of_load(self) -> int:
+        """How many address spaces QEMU has built for the load of a tag."""
+        before = len(self.traced('flatview_new'))
+        self.load('s')
+        return len(self.traced('flatview_new')) - before
+
+
+def views_of_rewind(workdir: Path, ports: int, **kwargs) -> int:
+    workdir.mkdir()
+    with Bridged(workdir, ports, **kwargs) as guest:
+        guest.save('s')
+        guest.load('s')
+        return guest.views_of_load()
+
+
+def test_ports_and_devices_do_not_multiply_the_work(tmp_path):
+    few = views_of_rewind(tmp_path / 'few', 2)
+    many = views_of_rewind(tmp_path / 'many', 14)
+    whole = views_of_rewind(tmp_path / 'whole', 14, rewind='off')
+    assert many <= 2 * few
+    # what it is about: each of them once per device and bridge
+    assert whole > 10 * many
+
+
+@pytest.fixture
+def guest(tmp_path):
+    with Bridged(tmp_path, 4, options=',verify=on') as guest:
+        guest.save('s')
+        yield guest
+
+
+def is_held(guest: Bridged) -> bool:
+    return 'same: 1' in guest.traced('ram_reset_hold_map')[-1]
+
+
+def test_map_comes_back_after_a_reset_has_changed_it(guest):
+    guest.stop()
+    saved = guest.map()
+    for reset in (False, True, False):
+        if reset:
+            guest.qmp('system_reset')
+            guest.event('RESET')
+            assert guest.map() != saved
+        guest.load('s')
+        assert_rewound(guest)
+        assert is_held(guest) != reset
+        assert guest.map() == saved
+    guest.cont()
+    guest.sync()
+
+
+def test_load_that_fails_lets_the_map_go(guest):
+    guest.stop()
+    saved = guest.map()
+    with VMState(guest.disk, 's') as state:
+        damage_device(state)
+    with pytest.raises(MachineError):
+        guest.load('s')
+    assert is_held(guest)
+    # it follows the devices again
+    guest.qmp('system_reset')
+    guest.event('RESET')
+    assert guest.map() != saved
