@@ -11,7 +11,6 @@
 #include "qemu/osdep.h"
 #include <math.h>
 #include "qapi/error.h"
-#include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
 #include "qemu/timer.h"
@@ -46,7 +45,6 @@ static struct {
     bool wanted;                /* by an object with rewind=on */
     GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
     char *blocker;              /* why there is no baseline */
-    bool warned;                /* that a limit was exceeded */
     unsigned cpus, turn;
     bool late;                  /* what was mapped before is not known */
     uint64_t size;              /* bytes in all copies */
@@ -83,37 +81,10 @@ void ram_reset_stop_tracking(void)
     tracking_stop();
 }
 
-static void warn(const char *why)
-{
-    if (!rewind_state.warned) {
-        rewind_state.warned = true;
-        warn_report("snapshots cannot be rewound to, and are loaded as a "
-                    "whole: %s", why);
-    }
-}
-
-/* Users should not have to load a snapshot to learn that */
-static void check_devices(Notifier *n, void *data)
-{
-    g_autofree char *unseen = tracking_blind_spot();
-
-    if (unseen && ram_reset_rewind_wanted() && !rewind_state.blocks) {
-        ram_reset_no_baseline(unseen);
-        warn(unseen);
-    }
-}
-
 static void options_changed(Notifier *n, void *data)
 {
-    static Notifier machine_done = { .notify = check_devices };
     bool wanted = ram_reset_rewind_wanted();
 
-    if (data) {
-        ram_reset_watch_vhost();
-    }
-    if (wanted && !machine_done.node.le_prev) {
-        qemu_add_machine_init_done_notifier(&machine_done);
-    }
     if (wanted != rewind_state.wanted) {
         rewind_state.wanted = wanted;
         mappings_note(wanted);
@@ -287,7 +258,7 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     if (!take_baseline(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         tracking_stop();
-        warn(error_get_pretty(err));
+        tracking_warn(error_get_pretty(err));
         error_free(err);
         return false;
     }

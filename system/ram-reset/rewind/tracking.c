@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
+#include "qemu/error-report.h"
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset/block/listeners.h"
 #include "system/ram-reset/block/vhost.h"
@@ -88,4 +89,15 @@ char *tracking_blind_spot(void)
                     ? "discarding RAM is disabled, a device has pinned it and "
                       "may write to it unseen (VFIO, for one: an emulated or "
                       "a virtio device in its place is seen)" : NULL);
+}
+
+void tracking_warn(const char *why)
+{
+    static bool warned;
+
+    if (!warned) {
+        warned = true;
+        warn_report("snapshots cannot be rewound to, and are loaded as a "
+                    "whole: %s", why);
+    }
 }

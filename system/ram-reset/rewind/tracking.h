@@ -37,4 +37,7 @@ void tracking_ram_added(void);
  */
 char *tracking_blind_spot(void);
 
+/* Tell the user, unless that has been done, that there are only whole loads */
+void tracking_warn(const char *why);
+
 #endif

@@ -1,0 +1,49 @@
+/*
+ * RAM reset: devices with which nothing can be rewound
+ *
+ * Users should not have to load a snapshot to learn that.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/module.h"
+#include "qemu/notify.h"
+#include "system/ram-reset-rewind.h"
+#include "system/system.h"
+#include "system/ram-reset/block/vhost.h"
+#include "system/ram-reset/options.h"
+#include "system/ram-reset/rewind/tracking.h"
+
+static void check_devices(Notifier *n, void *data)
+{
+    g_autofree char *unseen = tracking_blind_spot();
+
+    if (unseen) {
+        ram_reset_no_baseline(unseen);
+        tracking_warn(unseen);
+    }
+}
+
+static void options_changed(Notifier *n, void *data)
+{
+    static Notifier machine_done = { .notify = check_devices };
+
+    if (!data) {
+        return;
+    }
+    ram_reset_watch_vhost();
+    if (ram_reset_rewind_wanted() && !machine_done.node.le_prev) {
+        qemu_add_machine_init_done_notifier(&machine_done);
+    }
+}
+
+static void follow_options(void)
+{
+    static Notifier notifier = { .notify = options_changed };
+
+    ram_reset_add_options_notifier(&notifier);
+}
+
+/* Before there is any object */
+type_init(follow_options)
