@@ -100,17 +100,15 @@ void ram_reset_save_ram_done(QEMUFile *f)
                    ? 0 : qemu_file_transferred(f) + END_OF_SECTION;
 }
 
-static void make_template_and_baseline(BlockDriverState *bs, const char *name)
+static void note_saved(BlockDriverState *bs, const char *name)
 {
     g_autofree char *identity = NULL;
     QEMUSnapshotInfo sn;
 
-    if (!ram_reset_rewind_wanted() && !ram_reset_templates_wanted()) {
+    if (!ram_reset_enabled() || bdrv_snapshot_find(bs, &sn, name) < 0) {
         return;
     }
-    if (bdrv_snapshot_find(bs, &sn, name) < 0) {
-        return;
-    }
+    ram_reset_map_keep(ram_reset_snapshot_key(bs, &sn));
     identity = ram_reset_template_identity(bs, &sn);
     if (identity && save.ram_end > 0) {
         ram_reset_template_make(identity, save.ram_end, false,
@@ -133,7 +131,6 @@ int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
     if (!ok) {
         return -EIO;
     }
-    make_template_and_baseline(bs, name);
-    ram_reset_map_keep();
+    note_saved(bs, name);
     return 0;
 }

@@ -97,9 +97,10 @@ void ram_reset_load_reverted(void)
 {
     clear_migration_error();
     ram_reset_slots_change(true);
-    if (ram_reset_rewind_wanted() &&
-        !ram_reset_snapshot_rewind_blocker(load.bs, &load.sn)) {
-        ram_reset_map_hold();
+    if (ram_reset_enabled()) {
+        g_autofree char *key = ram_reset_snapshot_key(load.bs, &load.sn);
+
+        ram_reset_map_hold(key);
     }
     load.times.reverted = now();
 }
@@ -111,7 +112,6 @@ static bool begin_rewind(void)
     s->rewind_blocker =
         g_strdup(ram_reset_snapshot_rewind_blocker(load.bs, &load.sn));
     if (s->rewind_blocker) {
-        ram_reset_map_release();
         ram_reset_no_baseline("a whole load has begun, and has not succeeded");
         return false;
     }
@@ -367,7 +367,9 @@ bool ram_reset_load_end(int ret, Error **errp)
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
         ram_reset_set_whole();
-        ram_reset_map_keep();
+        if (ram_reset_enabled()) {
+            ram_reset_map_keep(ram_reset_snapshot_key(load.bs, &load.sn));
+        }
         ram_reset_expire_timers();
     } else {
         note_failure();

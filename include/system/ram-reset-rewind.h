@@ -80,18 +80,21 @@ const char *ram_reset_rewind_blocker(void);
 void ram_reset_rewind(void);
 
 /**
- * ram_reset_map_keep: the memory map is that of what has been saved or loaded
+ * ram_reset_map_keep: the memory map is that of a snapshot, which has just been
+ * saved or loaded
+ *
+ * @key: which one; ownership is taken
  */
-void ram_reset_map_keep(void);
+void ram_reset_map_keep(char *key);
 
 /**
- * ram_reset_map_hold: a rewind begins, to what ram_reset_map_keep() was called
- * for.  If the memory map is the same, it stays as it is, whatever devices do,
- * until ram_reset_map_release().
+ * ram_reset_map_hold: that of @key is going to be loaded.  If the memory map is
+ * as it was at ram_reset_map_keep(), it stays so, whatever devices do, until
+ * ram_reset_map_release().
  *
  * vCPUs stopped, I/O drained, devices not yet reset.
  */
-void ram_reset_map_hold(void);
+void ram_reset_map_hold(const char *key);
 
 /**
  * ram_reset_map_release: the memory map becomes what devices have made of it

@@ -95,11 +95,11 @@ void ram_reset_slots_change(bool change)
 {
 }
 
-void ram_reset_map_keep(void)
+void ram_reset_map_keep(char *key)
 {
 }
 
-void ram_reset_map_hold(void)
+void ram_reset_map_hold(const char *key)
 {
 }
 

@@ -1,12 +1,6 @@
 /*
  * RAM reset: leaving the memory map as it is where a load only brings it back
  *
- * Each BAR that a reset unmaps and a device's state maps again makes QEMU build
- * all address spaces anew, which takes most of the time of a rewind where there
- * are dozens of PCI devices.  If the map now is that of the snapshot, it may
- * as well stay until all devices have their state again: what they then find
- * in memory is what they will find there in the end.
- *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -15,6 +9,14 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset/trace.h"
+
+/*
+ * Each BAR that a reset unmaps and a device's state maps again makes QEMU build
+ * all address spaces anew, which takes most of the time of a load where there
+ * are dozens of PCI devices.  If the map now is that of the snapshot, it may
+ * as well stay until all devices have their state again: what they then find
+ * in memory is what they will find there in the end.
+ */
 
 /* What devices see, and the ports; a CPU's own map only matters when it runs */
 typedef struct MapView {
@@ -30,8 +32,11 @@ typedef struct MapRange {
 } MapRange;
 
 /* BQL */
-static GArray *kept;            /* the map at the last save or load, if known */
-static bool held;
+static struct {
+    char *key;                  /* of the snapshot that was saved or loaded */
+    GArray *ranges;             /* what the map was then */
+    bool held;
+} map;
 
 static void add_range(MapView *view, const void *owner, uint64_t flags)
 {
@@ -98,31 +103,37 @@ static GArray *map_now(void)
     return view.ranges;
 }
 
-void ram_reset_map_keep(void)
+void ram_reset_map_keep(char *key)
 {
-    g_clear_pointer(&kept, g_array_unref);
-    if (ram_reset_rewind_wanted()) {
-        kept = map_now();
-    }
+    g_free(map.key);
+    map.key = key;
+    g_clear_pointer(&map.ranges, g_array_unref);
+    map.ranges = map_now();
 }
 
-void ram_reset_map_hold(void)
+static bool is_same_map(void)
 {
-    g_autoptr(GArray) now = kept ? map_now() : NULL;
-    bool same = now && now->len == kept->len &&
-                !memcmp(now->data, kept->data, now->len * sizeof(MapRange));
+    g_autoptr(GArray) now = map_now();
 
-    trace_ram_reset_hold_map(same, now ? now->len : 0);
-    if (same) {
+    return now->len == map.ranges->len &&
+           !memcmp(now->data, map.ranges->data, now->len * sizeof(MapRange));
+}
+
+void ram_reset_map_hold(const char *key)
+{
+    bool known = !g_strcmp0(key, map.key);
+
+    map.held = known && is_same_map();
+    trace_ram_reset_hold_map(known, map.held);
+    if (map.held) {
         memory_region_transaction_begin();
-        held = true;
     }
 }
 
 void ram_reset_map_release(void)
 {
-    if (held) {
-        held = false;
+    if (map.held) {
+        map.held = false;
         memory_region_transaction_commit();
     }
 }
