@@ -60,11 +60,13 @@ def make_mounts(root: Path, work: Path, more: list[Path]) -> None:
     overlay('/etc', work / 'etc', *(top / 'etc' for top in more
                                     if (top / 'etc').is_dir()))
     mount('--bind', work / 'config', '/etc/libvirt')
+    (work / 'above/log/swtpm').mkdir(parents=True)
     for name in ('lib', 'cache', 'log'):
         (work / 'above' / name / 'libvirt').mkdir(parents=True)
         overlay(f'/var/{name}', work / 'above' / name)
         (work / name).mkdir()
         mount('--bind', work / name, f'/var/{name}/libvirt')
+    mount('-t', 'tmpfs', 'tmpfs', '/var/log/swtpm')
     # without the host's D-Bus, too
     mount('-t', 'tmpfs', 'tmpfs', '/run')
     for name in ('libvirt', 'hugepages'):
