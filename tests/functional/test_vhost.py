@@ -10,7 +10,7 @@ machines have no such kernel.
 RAM_RESET_LONG=1 loads 1,000 times.
 """
 
-# Takes: 15 s
+# Takes: 30 s
 
 import random
 import shutil
@@ -89,7 +89,7 @@ def wait_for_requests(daemons: list[StorageDaemon]) -> None:
 
 def test_disks_at_work(start, daemons):
     """Two disks, three queues, 24 requests, many of them under way."""
-    loads = 1000 if LONG else rounds(60, 8)
+    loads = 1000 if LONG else rounds(60, 4)
     rng = random.Random(1)
     with start() as guest:
         guest.churn()
@@ -103,17 +103,25 @@ def test_disks_at_work(start, daemons):
             check_rewound(guest)
         guest.check_progress()
         assert guest.waits() - before > loads / 2, 'no request was under way'
+        # what a stopped guest had under way would never be answered
+        wait_for_requests(daemons)
+        guest.stop()
+        guest.save('s')
+        guest.cont()
+        wait_for_requests(daemons)
+        guest.load('s')
+        guest.check_progress()
     assert not any(daemon.log() for daemon in daemons)
 
 
 def test_network_at_work(tmp_path):
     """A process that always polls, and takes packets the moment they come."""
-    loads = 1000 if LONG else rounds(30, 3)
+    loads = 1000 if LONG else rounds(30, 2)
     with Echo(tmp_path) as echo, \
             Served(tmp_path, [echo], disks={}, **REWIND) as guest:
         guest.load_drivers(Served.MODULES)
         guest.run('ip link set eth0 up && chatter ethernet eth0 & true')
-        guest.wait_for(lambda: {} if guest.received() > 1000 else
+        guest.wait_for(lambda: {} if guest.received() > 300 else
                        {'net': guest.received()})
         guest.save('s')
         saved = guest.received()
@@ -124,20 +132,6 @@ def test_network_at_work(tmp_path):
             check_rewound(guest)
         guest.wait_for(lambda: {} if guest.received() > saved + 100 else
                        {'net': guest.received()})
-
-
-def test_requests_survive_a_save(start, daemons):
-    """A stopped guest has none under way, which would never be answered."""
-    with start() as guest:
-        guest.churn()
-        for _ in range(rounds(5, 1)):
-            wait_for_requests(daemons)
-            guest.stop()
-            guest.save('s')
-            guest.cont()
-            wait_for_requests(daemons)
-            guest.load('s')
-            guest.check_progress()
 
 
 def test_writes_that_nobody_has_seen(start, daemons):
@@ -213,7 +207,7 @@ def test_query_while_code_is_translated(tmp_path, linux_accel):
     with Linux(tmp_path, accel=linux_accel, ram=128 * MIB, **REWIND) as guest:
         guest.serial.send('1 while true; do ls -l /bin >/dev/null; done\n')
         guest.save('s')
-        for _ in range(rounds(40, 5)):
+        for _ in range(rounds(40, 3)):
             guest.load('s')
             for _ in range(40):
                 guest.qmp('query-ram-reset')
