@@ -4,6 +4,7 @@
 import csv
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lib import products
@@ -34,6 +35,11 @@ class Row:
         parts = dict(re.findall(r'(\d+\.\d+): (.*?)(?:; (?=\d+\.\d+: )|$)',
                                 cell))
         return parts.get(generation, cell)
+
+
+def combined(rows: Sequence[Row]) -> Row:
+    """One domain for all of them."""
+    return Row(' '.join(row.options for row in rows), rows[0].cells)
 
 
 def table() -> dict[str, Row]:

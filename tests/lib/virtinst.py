@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from lib import products
 from lib.libvirtd import Libvirtd, Unavailable
-from lib.machine import MIB, Serial, run_quietly
+from lib.machine import Serial, run_quietly
 
 # By the libvirt of the same Debian, or of the same age
 VERSIONS = {'9.0': '4.1', '11.3': '5.0'}
@@ -120,14 +121,12 @@ class Installed:
         self.folder = daemon.work / 'images' / self.name
         self.folder.mkdir()
         (self.folder / 'templates').mkdir(mode=0o700)
-        for name in ('disk', 'more'):
-            run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
-                        self.folder / f'{name}.qcow2', '1G')
-        (self.folder / 'more.raw').write_bytes(bytes(MIB))
-        self.options = [
-            option.replace('DIR', str(self.folder)) for option in
-            ('--name', self.name, '--disk', 'DIR/disk.qcow2', *COMMON,
-             *defaults(options), *options)]
+        options = ['--name', self.name, '--disk', 'DIR/disk.qcow2', *COMMON,
+                   *defaults(options), *options]
+        for name in re.findall(r'DIR/([\w.]+)', ' '.join(options)):
+            make_disk(self.folder / name)
+        self.options = [option.replace('DIR', str(self.folder))
+                        for option in options]
         self._object = (f'ram-reset-auto,id=rr0,rewind={rewind},'
                         f'template-dir={self.folder}/templates')
 
@@ -172,7 +171,12 @@ class Installed:
         deadline = time.monotonic() + FIRMWARE_TIME
         while 'HLT=0' in self.hmp('info registers') and \
                 time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(0.2)
+
+
+def make_disk(path: Path) -> None:
+    kind = path.suffix.removeprefix('.')
+    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', kind, path, '64M')
 
 
 def defaults(options: Sequence[str]) -> list[str]:
