@@ -135,11 +135,13 @@ static void print_block(Monitor *mon, RamResetBlockInfo *b)
                    "%" PRIu64 " cleared, %" PRIu64 " skipped, "
                    "%" PRIu64 " checked, %" PRIu64 " copied, "
                    "%" PRIu64 " mapped, "
-                   "%" PRIu64 " dirty, %" PRIu64 " untracked; "
+                   "%" PRIu64 " dirty, %" PRIu64 " untracked, "
+                   "%" PRIu64 " compared; "
                    "%" PRIu64 " system call(s)\n", b->reset_ns / 1e6,
                    b->discarded_pages, b->cleared_pages, b->skipped_pages,
                    b->checked_pages, b->copied_pages, b->mapped_pages,
-                   b->dirty_pages, b->untracked_pages, b->system_calls);
+                   b->dirty_pages, b->untracked_pages, b->compared_pages,
+                   b->system_calls);
 }
 
 static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)

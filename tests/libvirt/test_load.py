@@ -6,7 +6,8 @@
 import pytest
 
 from lib.content import check_state, dirty
-from lib.domains import TAG, Config, Domain, saved
+from lib.domains import OBJECTS, TAG, Config, Domain, saved
+from lib.kernel import needs_kernel
 from lib.libvirtd import LibvirtError
 from lib.machine import kvm_usable, may_use
 
@@ -49,6 +50,18 @@ def test_query_tells_what_a_load_has_done(plain_guest, how):
     assert last['rewound'] == info['objects'][0]['rewind']
     block, = (b for b in last['blocks'] if b['name'] == 'pc.ram')
     assert block['strategy'] in {'rewind', *may_use('auto')}
+
+
+@needs_kernel
+def test_kernel_tells_what_is_written_to_devices_memory(daemon):
+    """Nothing of libvirt's, such as its sandbox, keeps QEMU from asking."""
+    with saved(daemon, Config(objects=OBJECTS['rewind'])) as guest:
+        dirty(guest, 2)
+        take_back(guest, 'hmp')
+        blocks = guest.qmp('query-ram-reset')['last-load']['blocks']
+        watched = [b for b in blocks if 'kernel has watched' in b['reason']]
+        assert 'pc.bios' in [b['name'] for b in watched]
+        assert not any(b['compared-pages'] for b in blocks)
 
 
 @pytest.mark.each_value

@@ -314,6 +314,7 @@ void ram_copy_compare(const RamCopy *t, uint8_t *host,
             uint64_t page = w * WORD_BITS + __builtin_ctzl(left);
             uint64_t at = page * t->page_size;
 
+            counts->compared++;
             if (is_same(t, host, page)) {
                 continue;
             }

@@ -76,10 +76,11 @@ const unsigned long *ram_copy_untracked(const RamCopy *t);
 
 /*
  * Pages.  @cold: of the dirty ones that were not untracked, so that the guest
- * has paid a fault for each; @stale: those that are untracked no longer
+ * has paid a fault for each; @stale: those that are untracked no longer;
+ * @compared: those that ram_copy_compare() has looked at
  */
 typedef struct RamCopyCounts {
-    uint64_t dirty, copied, cleared, cold, stale;
+    uint64_t dirty, copied, cleared, cold, stale, compared;
 } RamCopyCounts;
 
 /*

@@ -8,19 +8,12 @@
 #include "qemu/osdep.h"
 #endif
 #include "system/ram-reset/prim/internal.h"
-#include <sys/ioctl.h>
 
 /* Documentation/admin-guide/mm/pagemap.rst */
 #define PAGEMAP_PRESENT (UINT64_C(1) << 63)
 #define PAGEMAP_SWAPPED (UINT64_C(1) << 62)
 
-/* linux/fs.h has it from Linux 6.7 on */
-typedef struct ScanArg {
-    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-} ScanArg;
-
-#define SCAN_IOCTL   _IOWR('f', 16, ScanArg)
+/* Categories of PAGEMAP_SCAN */
 #define SCAN_PRESENT (1 << 3)
 #define SCAN_SWAPPED (1 << 4)
 #define SCAN_PFNZERO (1 << 5)
@@ -112,7 +105,7 @@ static bool scan(PrimDataIter *it)
 {
     size_t base = prim_base_page_size();
     uintptr_t host = (uintptr_t)it->map->host;
-    ScanArg arg = {
+    PrimScanArg arg = {
         .size = sizeof(arg),
         .start = it->scanned,
         .end = host + (it->to + base - 1) / base * base,
@@ -126,7 +119,7 @@ static bool scan(PrimDataIter *it)
                                (it->map->shared ? 0 : SCAN_SWAPPED),
         .return_mask = SCAN_PRESENT | SCAN_SWAPPED,
     };
-    int n = COUNT(it->map, ioctl(it->pagemap, SCAN_IOCTL, &arg));
+    int n = COUNT(it->map, ioctl(it->pagemap, PRIM_SCAN_IOCTL, &arg));
 
     if (n < 0) {
         return false;

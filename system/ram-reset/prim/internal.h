@@ -23,6 +23,7 @@
 #include <unistd.h>
 #endif
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/vfs.h>
 #include "system/ram-reset/prim/prim.h"
 
@@ -32,6 +33,14 @@
 #define PRIM_EXT4_MAGIC      0xef53
 #define PRIM_XFS_MAGIC       0x58465342
 #define PRIM_BTRFS_MAGIC     0x9123683e
+
+/* PAGEMAP_SCAN, which linux/fs.h has from Linux 6.7 on */
+typedef struct PrimScanArg {
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+    uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+} PrimScanArg;
+
+#define PRIM_SCAN_IOCTL _IOWR('f', 16, PrimScanArg)
 
 /* Evaluates to @call's value, and counts it */
 #define COUNT(map, call) ({ if ((map)->calls) { ++*(map)->calls; } (call); })

@@ -14,7 +14,10 @@
 
 static void baseline_clear(void *base)
 {
-    ram_copy_free(((BaselineBlock *)base)->copy);
+    BaselineBlock *b = base;
+
+    ram_copy_free(b->copy);
+    g_free(b->unwatched);
 }
 
 GArray *baseline_new(void)

@@ -15,7 +15,9 @@
  *
  * @host, @len: it is the same one as long as these are
  * @copy: NULL if the block is left alone (x-ignore-shared)
- * @compared: the dirty log does not tell all of it; mostly it is small
+ * @compared: the dirty log does not tell all of it, so that it is compared
+ *     unless it is @watched: the kernel tells
+ * @unwatched: why not, if so; NULL before anybody has tried
  * @owner: the object that covers it, NULL if none does
  */
 typedef struct BaselineBlock {
@@ -23,7 +25,8 @@ typedef struct BaselineBlock {
     uint8_t *host;
     uint64_t len;
     RamCopy *copy;
-    bool compared;
+    bool compared, watched;
+    char *unwatched;
     RamReset *owner;
 } BaselineBlock;
 

@@ -15,6 +15,7 @@
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/restore.h"
+#include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/trace.h"
 
 /* Restored at once by one of several threads: words of a bitmap */
@@ -62,6 +63,7 @@ static void *restore_worker(void *opaque)
         job->counts.cleared += counts.cleared;
         job->counts.cold += counts.cold;
         job->counts.stale += counts.stale;
+        job->counts.compared += counts.compared;
     }
     return NULL;
 }
@@ -110,18 +112,20 @@ static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
     }
 }
 
+/* Takes @how over */
 static void account(RamResetBlock *blk, const BaselineBlock *base,
-                    const RestoreJob *job, const char *how)
+                    const RestoreJob *job, char *how)
 {
     const RamCopyCounts *c = &job->counts;
     uint64_t page = qemu_target_page_size();
 
     ram_reset_dirty_show(base->rb);
     blk->info->strategy = g_strdup("rewind");
-    blk->info->reason = g_strdup(how);
+    blk->info->reason = how;
     blk->info->dirty_pages = c->dirty;
     blk->info->copied_pages = c->copied;
     blk->info->skipped_pages = base->len / page - c->dirty;
+    blk->info->compared_pages = c->compared;
     if (!job->leave_zeros) {
         blk->info->cleared_pages = c->cleared;
         blk->info->zeroed_bytes = c->cleared * page;
@@ -158,7 +162,7 @@ static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
         spare_absent(blk, base, dirty);
     }
     restore(&job, bitmap_count_one(dirty, pages));
-    account(blk, base, &job, "what has been written is undone");
+    account(blk, base, &job, g_strdup("what has been written is undone"));
     if (job.leave_zeros) {
         discard_zeros(blk, base, dirty);
     }
@@ -177,11 +181,42 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
     RestoreJob job = { .base = base, .bits = present, .compare = true };
 
     restore(&job, present ? bitmap_count_one(present, pages) : pages);
-    account(blk, base, &job, base->compared
-            ? "all of it is compared with the snapshot"
-            : "all of it is compared with the snapshot, to track what is "
-              "written would slow the guest more");
+    account(blk, base, &job, g_strdup_printf(
+                "all of it is compared with the snapshot, %s", base->unwatched
+                ?: "to track what is written would slow the guest more"));
     return job.counts.dirty;
+}
+
+/* As restore_dirty(), but for who tells, and that zeros are not discarded */
+static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
+                                unsigned turn)
+{
+    uint64_t pages = base->len / qemu_target_page_size();
+    g_autofree unsigned long *written = bitmap_new(pages);
+    RestoreJob job = { .base = base, .bits = written, .turn = turn };
+
+    if (!watch_take(base, written)) {
+        return restore_differences(blk, base);
+    }
+    restore(&job, bitmap_count_one(written, pages));
+    account(blk, base, &job, g_strdup("what has been written is undone, the "
+                                      "kernel has watched it"));
+    bitmap_andnot(written, written, ram_copy_untracked(base->copy), pages);
+    watch_anew(base, written);
+    blk->info->untracked_pages =
+        bitmap_count_one(ram_copy_untracked(base->copy), pages);
+    return job.counts.cold;
+}
+
+/* Returns how many pages count as those that the guest has paid for */
+static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
+                              unsigned turn, bool track)
+{
+    if (!track || (base->compared && !base->watched)) {
+        return restore_differences(blk, base);
+    }
+    return base->watched ? restore_watched(blk, base, turn)
+                         : restore_dirty(blk, base, turn);
 }
 
 uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
@@ -199,10 +234,8 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
         if (!base->copy) {
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
-        } else if (track && !base->compared) {
-            sum += restore_dirty(blk, base, turn);
         } else {
-            sum += restore_differences(blk, base);
+            sum += restore_block(blk, base, turn, track);
         }
         blk->info->reset_ns = get_clock() - before;
     }

@@ -29,6 +29,7 @@
 #include "system/ram-reset/rewind/policy.h"
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/template/store.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/trace.h"
@@ -56,6 +57,7 @@ static struct {
 
 static void free_blocks(void)
 {
+    watch_end();
     g_clear_pointer(&rewind_state.blocks, g_array_unref);
     rewind_state.size = 0;
 }
@@ -235,6 +237,7 @@ static bool take_baseline(const RamResetIgnored *ignored, bool loaded,
         return false;
     }
     tracking_begin_anew(rewind_state.blocks);
+    watch_begin(rewind_state.blocks);
     return true;
 }
 

@@ -16,6 +16,7 @@
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/watch.h"
 
 /* RAM, since tracking was started.  Protected by the BQL */
 static bool ram_added;
@@ -63,6 +64,9 @@ void tracking_begin_anew(const GArray *baseline)
 
         if (base->len) {
             ram_reset_dirty_take(base->rb, bits, NULL);
+        }
+        if (base->watched) {
+            watch_anew(base, NULL);
         }
     }
 }
