@@ -130,6 +130,27 @@ def test_pages_written_load_after_load_are_left_writable(tmp_path):
         assert block['untracked-pages'] == 0
 
 
+@needs_kernel
+def test_what_a_template_has(tmp_path):
+    """Its file is mapped, and is written to by nobody."""
+    folder = tmp_path / 'templates'
+    folder.mkdir(mode=0o700)
+    options = f',rewind=on,verify=on,template-dir={folder}'
+    with Bare(tmp_path, options=options) as guest:
+        VGA.fill(guest.qtest)
+        guest.save('s')
+        image = guest.image()
+    with Bare(tmp_path, options=options) as guest:
+        guest.load('s')
+        assert guest.last_load()['template']
+        for pages in (0, 3, 0):
+            guest.qtest.ask(f'memset {ADDRESS + MIB:#x} {pages * PAGE:#x} 9'
+                            if pages else 'clock_step 1')
+            block = guest.load_and_check(image)
+            assert told(block) == (pages, pages, 0, 0)
+            assert 'the kernel has watched it' in block['reason']
+
+
 def flash_args(workdir, size: int) -> tuple[str, ...]:
     file = workdir / 'flash.raw'
     file.write_bytes(secrets.token_bytes(size))

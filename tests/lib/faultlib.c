@@ -42,7 +42,7 @@
     X(futimens) X(getrlimit) X(inotify) X(ioctl) X(lseek) X(madvise) \
     X(memfd_create) X(mincore) X(mkdir) X(mmap) X(mremap) X(munmap) X(open) \
     X(pread) X(pwrite) X(read) X(readdir) X(readlink) X(renameat) X(numa) \
-    X(thread) X(unlink) X(write) \
+    X(thread) X(unlink) X(userfaultfd) X(write) \
     X(disk_read) X(disk_write) X(disk_flush) X(disk_other)
 
 typedef enum Kind {
@@ -441,7 +441,8 @@ void *g_thread_try_new(const char *name, void *(*func)(void *), void *opaque,
 
 long syscall(long number, ...)
 {
-    bool numa = number == SYS_mbind || number == SYS_get_mempolicy;
+    Kind kind = number == SYS_mbind || number == SYS_get_mempolicy ? KIND_numa :
+                number == SYS_userfaultfd ? KIND_userfaultfd : NONE;
     va_list ap;
     long a[6];
 
@@ -450,6 +451,6 @@ long syscall(long number, ...)
         a[i] = va_arg(ap, long);
     }
     va_end(ap);
-    return numa && fires(KIND_numa, CALLER)
+    return kind != NONE && fires(kind, CALLER)
            ? -1 : REAL(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

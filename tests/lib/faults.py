@@ -66,6 +66,7 @@ ERRORS = {
     'numa': (errno.ENOSYS, EPERM, ENOMEM),
     'thread': (EAGAIN,),
     'unlink': (EIO, EPERM),
+    'userfaultfd': (EPERM, EMFILE, ENOMEM),
     'write': (ENOSPC, EIO, EINTR),
     'disk_read': (EIO, ENOMEM),
     'disk_write': (EIO, ENOSPC),
