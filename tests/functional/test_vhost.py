@@ -10,6 +10,7 @@ machines have no such kernel.
 RAM_RESET_LONG=1 loads 1,000 times.
 """
 
+# Alone: DPDK's testpmd takes a processor of its own
 # Takes: 30 s
 
 import random
