@@ -17,9 +17,9 @@ extern bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
  * leaves @bs as it is
  *
  * So it is for disks that are read-only.  With a ram-reset object, it is also
- * for those that keep-disks= names, and for flashes: what they hold is a part of
- * the VM state, and the device writes it to its file when the VM runs after a
- * load.
+ * for those that keep-disks= names, and for flashes: what they hold is a part
+ * of the VM state, and the device writes it to its file when the VM runs after
+ * a load.
  *
  * With the BQL and the graph's read lock held.
  */

@@ -5,11 +5,12 @@
 
 import os
 import secrets
+import shutil
 
 import pytest
 
 from lib.dma import QtestMachine
-from lib.hugepages import mounted
+from lib.hugefile import huge_mount   # noqa: F401
 from lib.machine import MIB, PAGE
 
 SIZE = 32 * MIB
@@ -36,9 +37,11 @@ HELP = {'name': 'give mem-path= a directory',
 
 
 @pytest.fixture
-def folders(huge_pool, tmp_path) -> dict[str, object]:
-    with mounted(tmp_path / 'huge') as huge:
-        yield {'huge': huge, 'dir': tmp_path}
+def folders(huge_mount, tmp_path) -> dict[str, object]:
+    own = huge_mount / 'own'
+    own.mkdir()
+    yield {'huge': own, 'dir': tmp_path}
+    shutil.rmtree(own)
 
 
 class Guest(QtestMachine):

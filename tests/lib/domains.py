@@ -131,7 +131,7 @@ class Domain(Ring3Words):
         return self
 
     def __exit__(self, *unused) -> None:
-        for command in ('destroy', 'undefine --snapshots-metadata'):
+        for command in ('destroy', 'undefine --snapshots-metadata --nvram'):
             verb, *options = command.split()
             self._daemon.virsh(verb, self.name, *options, check=False)
         self._close_sockets()

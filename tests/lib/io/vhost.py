@@ -41,11 +41,13 @@ class Backend:
     def __init__(self, workdir: Path, name: str):
         self._log = workdir / f'{name}.log'
 
-    def start(self, *command: object, fds: Iterable[int] = ()) -> None:
+    def start(self, *command: object, fds: Iterable[int] = (), **env: str
+              ) -> None:
         with open(self._log, 'ab') as log:
             self._process = subprocess.Popen(
                 [str(word) for word in command], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, pass_fds=tuple(fds))
+                stdout=log, stderr=log, pass_fds=tuple(fds),
+                env=os.environ | env)
 
     def kill(self) -> None:
         self._process.kill()
@@ -136,7 +138,9 @@ class Echo(Backend):
             *(word for plugin in plugins for word in ('-d', plugin)),
             '--vdev', f'net_vhost0,iface={path}', '--',
             '--total-num-mbufs=2048', '--forward-mode=macswap', '--auto-start',
-            '--stats-period=3600', '--no-lsc-interrupt')
+            '--stats-period=3600', '--no-lsc-interrupt',
+            # or it leaves a folder on the host
+            RUNTIME_DIRECTORY=str(workdir))
         deadline = time.monotonic() + TIMEOUT
         while not path.exists():
             assert self._process.poll() is None and \
