@@ -195,6 +195,8 @@ static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
     g_autofree unsigned long *written = bitmap_new(pages);
     RestoreJob job = { .base = base, .bits = written, .turn = turn };
 
+    /* Of what has been discarded, the dirty log tells: a balloon may do that */
+    ram_reset_dirty_take(base->rb, written, NULL);
     if (!watch_take(base, written)) {
         return restore_differences(blk, base);
     }
