@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "hw/pci/pci_device.h"
 #include "system/ram-reset-compat.h"
+#include "system/ram-reset-flags.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset/trace.h"
 
@@ -122,8 +123,10 @@ static bool is_same_map(void)
 void ram_reset_map_hold(const char *key)
 {
     bool known = !g_strcmp0(key, map.key);
+    /* The dirty log is started by a change of the map, too */
+    bool starts_log = ram_reset_rewind_wanted() && !ram_reset_flags.tracking;
 
-    map.held = known && is_same_map();
+    map.held = known && !starts_log && is_same_map();
     trace_ram_reset_hold_map(known, map.held);
     if (map.held) {
         memory_region_transaction_begin();
