@@ -68,7 +68,7 @@ static bool belongs_to_flash(BlockDriverState *bs)
     return false;
 }
 
-static bool has_vm_state(BlockDriverState *bs)
+static bool GRAPH_RDLOCK has_vm_state(BlockDriverState *bs)
 {
     g_autofree QEMUSnapshotInfo *list = NULL;
     int n = bdrv_snapshot_list(bs, &list);
@@ -87,7 +87,7 @@ static bool has_vm_state(BlockDriverState *bs)
  * so that QEMU puts the VM state into one that can have snapshots, or looks for
  * it there.  It may have done so before there was an object.
  */
-static bool is_in_vm_state(BlockDriverState *bs)
+static bool GRAPH_RDLOCK is_in_vm_state(BlockDriverState *bs)
 {
     return belongs_to_flash(bs) && !has_vm_state(bs);
 }
