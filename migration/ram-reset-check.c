@@ -31,7 +31,7 @@ bool ram_reset_migration_is_over(void)
 }
 
 /* A load cannot be mixed with these */
-static bool check_migration(Error **errp)
+static bool check_others(Error **errp)
 {
     MigrationStatus incoming = migration_incoming_get_current()->state;
     const char *what = NULL;
@@ -50,6 +50,8 @@ static bool check_migration(Error **errp)
         what = ram_reset_mapped_ram_blocker();
     } else if (migrate_colo() || migration_incoming_colo_enabled()) {
         what = "COLO is set up (migration capability 'x-colo')";
+    } else {
+        what = ram_reset_load_refusal();
     }
     if (what) {
         error_setg(errp, "RAM reset cannot serve a snapshot load now, "
@@ -137,6 +139,6 @@ bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         return false;
     }
     return !ram_reset_enabled() ||
-           (check_migration(errp) && check_tag(bs, sn->name, errp) &&
+           (check_others(errp) && check_tag(bs, sn->name, errp) &&
             ram_reset_check_layout(bs, sn, errp));
 }

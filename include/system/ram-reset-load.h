@@ -41,6 +41,16 @@ bool ram_reset_verify_wanted(void);
 bool ram_reset_new_vmgenid_wanted(void);
 
 /**
+ * ram_reset_load_refusal: why a load must not begin now, as somebody outside of
+ * QEMU would write to the memory that is loaded
+ *
+ * The guest is stopped, any ram-reset object exists.
+ *
+ * Returns: NULL if it may begin, otherwise a sentence with what to do
+ */
+const char *ram_reset_load_refusal(void);
+
+/**
  * ram_reset_covers: whether a reset would make @rb zero
  *
  * False for blocks that no object serves and for those that must not be

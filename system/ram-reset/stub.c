@@ -31,6 +31,11 @@ bool ram_reset_verify_wanted(void)
     return false;
 }
 
+const char *ram_reset_load_refusal(void)
+{
+    return NULL;
+}
+
 bool ram_reset_new_vmgenid_wanted(void)
 {
     return false;

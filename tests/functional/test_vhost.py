@@ -25,7 +25,7 @@ from lib.effort import LONG, rounds
 from lib.guests import Linux
 from lib.io.guest import BOOTED
 from lib.io.vhost import BLOCK, Echo, Served, StorageDaemon, stamped
-from lib.machine import MIB
+from lib.machine import MIB, MachineError
 
 SIZE = 8 * MIB
 # Requests a second, a tenth of which is not delayed; there are always 12
@@ -158,6 +158,32 @@ def test_writes_that_nobody_has_seen(start, daemons):
         check_whole(guest, 'vhost device')
         guest.load('s')
         check_rewound(guest)
+
+
+def test_connected_while_stopped(tmp_path):
+    """QEMU starts such a device at once, whose process then is at work."""
+    with StorageDaemon(tmp_path, stamped(4 * MIB), reconnect=True) as daemon:
+        with Served(tmp_path, [daemon], disks={}, **REWIND) as guest:
+            guest.load_drivers(Served.MODULES)
+            guest.until('[ -b /dev/vda ]')
+            guest.save('s')
+            guest.load('s')
+            guest.stop()
+            daemon.kill()
+            daemon.again()
+            path = '/machine/peripheral/served-disk/virtio-backend'
+            deadline = time.monotonic() + TIMEOUT
+            while not guest.qmp('x-query-virtio-status',
+                                path=path)['vhost-started']:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            with pytest.raises(MachineError, match='resume the guest'):
+                guest.load('s')
+            guest.cont()
+            guest.load('s')
+            check_whole(guest, 'vhost device')
+            guest.load('s')
+            check_rewound(guest)
 
 
 def test_template(tmp_path, start, daemons, booted):

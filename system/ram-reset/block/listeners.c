@@ -206,6 +206,20 @@ char *ram_reset_unlogged_listener(void)
     return NULL;
 }
 
+bool ram_reset_vhost_is_started(void)
+{
+    g_autoptr(GPtrArray) holders = find_holders();
+
+    for (unsigned i = 0; i < holders->len; i++) {
+        struct vhost_dev *dev = vhost_of(g_ptr_array_index(holders, i));
+
+        if (dev && dev->started) {
+            return true;
+        }
+    }
+    return false;
+}
+
 GArray *ram_reset_loggers(void)
 {
     g_autoptr(GPtrArray) holders = find_holders();

@@ -52,6 +52,9 @@ const char *ram_reset_memory_listener(void);
  */
 char *ram_reset_unlogged_listener(void);
 
+/* Whether any vhost device is started, be its listener trusted or not */
+bool ram_reset_vhost_is_started(void);
+
 /* The devices whose listeners are trusted, an array of RamResetLogger */
 GArray *ram_reset_loggers(void);
 

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/block/vhost.h"
 
 void ram_reset_watch_vhost(void)
@@ -12,6 +13,11 @@ void ram_reset_watch_vhost(void)
 }
 
 const char *ram_reset_vhost_busy(void)
+{
+    return NULL;
+}
+
+const char *ram_reset_load_refusal(void)
 {
     return NULL;
 }

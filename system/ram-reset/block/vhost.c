@@ -10,6 +10,7 @@
 #include "standard-headers/linux/virtio_config.h"
 #include "system/ram-reset-compat.h"
 #include "system/runstate.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset/block/listeners.h"
 #include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/trace.h"
@@ -19,7 +20,10 @@
 /* How often to ask whether a back end is there, while we wait for it */
 #define ASK_NS          (100 * SCALE_MS)
 
-/* vhost_dev_start() sets vhost_virtqueue.num, and nobody reads it */
+/*
+ * vhost_dev_start() sets vhost_virtqueue.num, which nobody reads but the
+ * debugging command x-query-virtio-vhost-queue-status
+ */
 #define MARK            (-1)
 
 /* The second queue of each SCSI controller */
@@ -35,6 +39,7 @@ typedef struct Seen {
 static struct {
     GArray *seen;               /* of Seen; NULL: nobody watches */
     bool running;               /* all devices have been started */
+    bool writing;               /* a disk's back end, to say nothing of others */
     char *busy, *unseen;
 } state;
 
@@ -151,6 +156,11 @@ static bool is_idle(const Seen *s, unsigned i)
                               : taken == used(s->vdev, n);
 }
 
+static bool has_no_request(const Seen *s, unsigned i)
+{
+    return !has_requests(s, i) || is_idle(s, i);
+}
+
 static bool all_queues(const Seen *s, bool (*test)(const Seen *s, unsigned i))
 {
     for (unsigned i = 0; s->vdev && i < s->logger.dev->nvqs; i++) {
@@ -242,6 +252,7 @@ static void outermost(void *opaque, bool running, RunState run_state)
     state.running = running;
     if (running) {
         g_clear_pointer(&state.busy, g_free);
+        state.writing = false;
         look();
         for (unsigned i = 0; i < state.seen->len; i++) {
             mark(seen_nr(i)->logger.dev);
@@ -265,10 +276,15 @@ static void outermost(void *opaque, bool running, RunState run_state)
     }
 }
 
-/* The last handler when the guest is stopped: all devices are */
+/* The first handler when the guest is resumed, the last when it is stopped */
 static void innermost(void *opaque, bool running, RunState run_state)
 {
     if (running) {
+        if (ram_reset_vhost_is_started()) {
+            suspect(&state.unseen, "the back end of a vhost device has been "
+                    "connected while the guest was stopped, and may have "
+                    "written to memory before it had a log");
+        }
         return;
     }
     for (unsigned i = 0; i < state.seen->len; i++) {
@@ -282,6 +298,7 @@ static void innermost(void *opaque, bool running, RunState run_state)
                     "but not finished its requests, and goes on writing to "
                     "guest memory");
             suspect(&state.unseen, state.busy);
+            state.writing |= !all_queues(s, has_no_request);
         }
     }
 }
@@ -330,6 +347,19 @@ void ram_reset_watch_vhost(void)
 const char *ram_reset_vhost_busy(void)
 {
     return state.busy;
+}
+
+const char *ram_reset_load_refusal(void)
+{
+    if (ram_reset_vhost_is_started()) {
+        return "the back end of a vhost device has been connected while the "
+               "guest was stopped, and is at work; resume the guest (cont), "
+               "and load the snapshot then";
+    }
+    return state.writing ? "the back end of a vhost device has not finished "
+                           "its requests, and would write to the memory that "
+                           "is loaded; resume the guest (cont), and try again "
+                           "when its disk answers" : NULL;
 }
 
 const char *ram_reset_vhost_unseen(void)

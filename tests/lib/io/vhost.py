@@ -71,7 +71,8 @@ class StorageDaemon(Backend):
     """
 
     def __init__(self, workdir: Path, content: bytes, *, name: str = 'served',
-                 iops: int = 0, queues: int = 1, kind: str = 'vhost-user-blk'):
+                 iops: int = 0, queues: int = 1, kind: str = 'vhost-user-blk',
+                 reconnect: bool = False):
         products.require(products.QSD)
         super().__init__(workdir, name)
         self.image = workdir / f'{name}.raw'
@@ -84,16 +85,22 @@ class StorageDaemon(Backend):
         limit = ('--object', f'throttle-group,id=limit,limits.iops-total={iops}',
                  '--blockdev', 'driver=throttle,node-name=slow,file=file,'
                                'throttle-group=limit') if iops else ()
-        self.start(products.QSD, '--blockdev',
-                   f'driver=file,node-name=file,filename={self.image}', *limit,
-                   '--export', 'vhost-user-blk,id=export,writable=on,'
-                               f'node-name={"slow" if iops else "file"},'
-                               f'num-queues={queues},addr.type=fd,'
-                               f'addr.str={self._listener.fileno()}',
-                   fds=(self._listener.fileno(),))
+        self._command = (
+            products.QSD, '--blockdev',
+            f'driver=file,node-name=file,filename={self.image}', *limit,
+            '--export', 'vhost-user-blk,id=export,writable=on,'
+                        f'node-name={"slow" if iops else "file"},'
+                        f'num-queues={queues},addr.type=fd,'
+                        f'addr.str={self._listener.fileno()}')
+        self.again()
+        options = ',reconnect-ms=100' if reconnect else ''
         self.device = (
-            '-chardev', f'socket,id={name},path={path},abstract=on',
-            '-device', f'{kind}-pci,chardev={name}')
+            '-chardev', f'socket,id={name},path={path},abstract=on{options}',
+            '-device', f'{kind}-pci,chardev={name},id={name}-disk')
+
+    def again(self) -> None:
+        """With the same socket, after it was killed."""
+        self.start(*self._command, fds=(self._listener.fileno(),))
 
     def transferred(self) -> int:
         """Bytes from and to the disk; the guest need not be asked."""
