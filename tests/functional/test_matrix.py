@@ -47,7 +47,7 @@ MEMORY = {
 
 def table() -> tuple[list[str], dict[str, list[str]]]:
     text = MANUAL.read_text()
-    found = re.search(r'\.\. csv-table::[^\n]*\n\s+:header: ([^\n]*)\n'
+    found = re.search(r'csv-table:: Strategies and memory\n\s+:header: ([^\n]*)\n'
                       r'(?:\s+:[^\n]*\n)*\n((?:  [^\n]*\n)+)', text)
     header, *_ = csv.reader([found[1]], skipinitialspace=True)
     rows = csv.reader((line.strip() for line in found[2].splitlines()),
