@@ -14,7 +14,8 @@ CALLERS = 'package', 'scripts/bootstrap', 'scripts/build-qemu'
 # Instead of what installs, fetches and builds: they say what they are told
 FAKES = {'scripts/prepare-tree': 'echo "$PWD|$*"; exit 9',
          'scripts/find-features': '', 'scripts/fetch-guest': '',
-         'scripts/fetch-libvirt': '', 'build/venv/bin/python3': '',
+         'scripts/fetch-libvirt': '', 'scripts/fetch-vhost': '',
+         'scripts/fetch-virt-install': '', 'build/venv/bin/python3': '',
          'bin/dpkg-query': 'echo installed', 'bin/df': 'echo 99999999'}
 
 

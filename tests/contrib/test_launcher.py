@@ -114,7 +114,7 @@ def test_added_to_a_machine(start, args):
     ('ram-reset-memset,id=a,objective=total\n',
      "1: ram-reset-memset has no property 'objective'; it has: id memdev "
      'verify rewind rewind-limit threads template-dir template-limit '
-     'new-vmgenid')))
+     'new-vmgenid keep-disks')))
 def test_a_bad_line_is_named(start, text, sentence):
     assert refused(start, text) == sentence
 
