@@ -65,10 +65,8 @@ static Seen *find_seen(const struct vhost_dev *dev)
     return NULL;
 }
 
-static void look(void)
+static void look(const GArray *loggers)
 {
-    g_autoptr(GArray) loggers = ram_reset_loggers();
-
     g_array_set_size(state.seen, 0);
     for (unsigned i = 0; i < loggers->len; i++) {
         Seen s = { .logger = g_array_index(loggers, RamResetLogger, i) };
@@ -113,20 +111,15 @@ static uint16_t used(VirtIODevice *vdev, int n)
     return read_index(vdev, virtio_queue_get_used_addr(vdev, n));
 }
 
-/* Whether there is what a back end that has been started will begin with */
-static bool has_waiting(const Seen *s)
+/* There is nothing that a back end that has been started will begin with */
+static bool is_taken(const Seen *s, unsigned i)
 {
-    for (unsigned i = 0; s->vdev && i < s->logger.dev->nvqs; i++) {
-        int n = s->logger.dev->vq_index + i;
+    int n = s->logger.dev->vq_index + i;
 
-        if (has_requests(s, i) &&
-            (is_packed(s->vdev) ||
-             available(s->vdev, n) !=
-             virtio_queue_get_last_avail_idx(s->vdev, n))) {
-            return true;
-        }
-    }
-    return false;
+    return !has_requests(s, i) ||
+           (!is_packed(s->vdev) &&
+            available(s->vdev, n) ==
+            virtio_queue_get_last_avail_idx(s->vdev, n));
 }
 
 static bool is_finished(const Seen *s, unsigned i)
@@ -249,27 +242,27 @@ static bool are_as_seen(const GArray *loggers)
 /* The last handler when the guest is resumed, the first when it is stopped */
 static void outermost(void *opaque, bool running, RunState run_state)
 {
+    g_autoptr(GArray) loggers = ram_reset_loggers();
+
     state.running = running;
     if (running) {
         g_clear_pointer(&state.busy, g_free);
         state.writing = false;
-        look();
+        look(loggers);
         for (unsigned i = 0; i < state.seen->len; i++) {
             mark(seen_nr(i)->logger.dev);
-            if (has_waiting(seen_nr(i))) {
+            if (!all_queues(seen_nr(i), is_taken)) {
                 suspect(&state.unseen, "a vhost device was started with "
                         "requests waiting for it, before it had a log");
             }
         }
     } else {
-        g_autoptr(GArray) loggers = ram_reset_loggers();
-
         if (!are_as_seen(loggers)) {
             suspect(&state.unseen, "a vhost device has been connected, "
                     "disconnected, started or stopped while the guest was "
                     "running, and may have written to memory unseen");
         }
-        look();
+        look(loggers);
         for (unsigned i = 0; i < state.seen->len; i++) {
             wait_for(seen_nr(i));
         }
