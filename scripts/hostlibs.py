@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 
-from common import c_locale
+from common import Failure, c_locale, remove, replace, say
+from debian import unpack_deb
 
 LIBRARIES = 'usr/lib/x86_64-linux-gnu'
+DONE = '.complete'
 
 
 def host_sonames():
@@ -60,3 +62,40 @@ def unresolved(programs, *folders):
     return sorted({*re.findall(r'(\S+) => not found', run.stdout),
                    *(f'{version} of {os.path.basename(library)}'
                      for library, version in later)})
+
+
+def download(apt, found, into):
+    """@found: {package: version}"""
+    apt.fetch('download', *(f'{name}={version}' for name, version
+                            in sorted(found.items())), into=into)
+
+
+def unpack(debs, root):
+    for deb in sorted(debs.glob('*.deb')):
+        unpack_deb(deb, root)
+    merge_usr(root)
+
+
+def provide(final, what, fill, content=''):
+    """
+    Have fill(folder) make what @final is to be, unless it is there with the
+    same @content.  If it cannot be had, @final.missing says why.
+    """
+    done = final / DONE
+    if done.exists() and done.read_text() == content:
+        return
+    reason, partial = (final.with_name(name) for name in
+                       (f'{final.name}.missing', f'.{final.name}.partial'))
+    remove(reason)
+    remove(partial)
+    partial.mkdir(parents=True)
+    try:
+        fill(partial)
+    except Failure as e:
+        replace(reason, f'{e}\n'.encode())
+        say(f'No tests with {what}: {e}')
+        return
+    remove(partial / 'debs')
+    (partial / DONE).write_text(content)
+    remove(final)
+    partial.rename(final)

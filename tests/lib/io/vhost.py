@@ -22,7 +22,7 @@ from lib.machine import MIB
 
 BLOCK, SECTOR = 16384, 512      # as in guest/churn.c
 TESTPMD = products.BUILD / 'vhost/testpmd'
-LIBRARIES = ('usr/lib/x86_64-linux-gnu', 'lib/x86_64-linux-gnu')
+LIBRARIES = TESTPMD / 'usr/lib/x86_64-linux-gnu'
 PLUGINS = ('net_vhost', 'mempool_ring', 'bus_vdev')
 TIMEOUT = 60.0
 
@@ -131,13 +131,11 @@ class Echo(Backend):
                         'no testpmd: run scripts/fetch-vhost')
         super().__init__(workdir, 'testpmd')
         path = workdir / 'net'
-        libraries = [TESTPMD / folder for folder in LIBRARIES]
-        plugins = [next(libraries[0].glob(f'dpdk/pmds-*/librte_{name}.so.*'))
+        plugins = [next(LIBRARIES.glob(f'dpdk/pmds-*/librte_{name}.so.*'))
                    for name in PLUGINS]
         processors = sorted(os.sched_getaffinity(0))
         self.start(
-            '/lib64/ld-linux-x86-64.so.2', '--library-path',
-            ':'.join(str(folder) for folder in libraries),
+            '/lib64/ld-linux-x86-64.so.2', '--library-path', LIBRARIES,
             TESTPMD / 'usr/bin/dpdk-testpmd', '--lcores',
             f'0@{processors[0]},1@{processors[-1]}', '-m', '128', '--no-huge',
             '--no-pci', '--no-telemetry', '--no-shconf', '--file-prefix',
