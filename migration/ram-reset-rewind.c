@@ -146,6 +146,12 @@ const char *ram_reset_baseline_tag(void)
     return ram_reset_rewind_blocker() ? NULL : baseline.tag;
 }
 
+int64_t ram_reset_baseline_ram_end(BlockDriverState *bs,
+                                   const QEMUSnapshotInfo *sn)
+{
+    return ram_reset_snapshot_rewind_blocker(bs, sn) ? 0 : baseline.ram_end;
+}
+
 int64_t ram_reset_baseline_use(void)
 {
     baseline.used = true;

@@ -46,6 +46,13 @@ void ram_reset_baseline_of_save(BlockDriverState *bs,
                                 const QEMUSnapshotInfo *sn, int64_t ram_end);
 
 /**
+ * ram_reset_baseline_ram_end: the @ram_end of the baseline, if it is that of
+ * the snapshot @sn in @bs, and RAM can be rewound to it; else 0
+ */
+int64_t ram_reset_baseline_ram_end(BlockDriverState *bs,
+                                   const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_baseline_use: RAM is going to be rewound to the baseline
  *
  * Returns: its @ram_end

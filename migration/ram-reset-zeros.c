@@ -14,6 +14,7 @@
 #include "migration.h"
 #include "qemu-file.h"
 #include "ram.h"
+#include "migration/ram-reset.h"
 #include "migration/ram-reset-stream.h"
 #include "migration/ram-reset-zeros.h"
 
@@ -162,4 +163,16 @@ void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
         ram_reset_pages_skipped(run.rb, pages);
         ramblock_recv_bitmap_set_range(run.rb, run.rb->host + start, pages);
     }
+}
+
+void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
+{
+    RamResetPage what = RAM_RESET_PAGE_WRITE;
+
+    if (flags & RAM_SAVE_FLAG_ZERO) {
+        what = RAM_RESET_PAGE_ZERO;
+    } else if (flags & RAM_SAVE_FLAG_XBZRLE) {
+        what = RAM_RESET_PAGE_CHANGE;
+    }
+    ram_reset_page_loaded(rb, offset, what);
 }

@@ -11,14 +11,17 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
+#include "migration/channel-block.h"
 #include "migration/ram-reset.h"
 #include "migration.h"
 #include "options.h"
+#include "qemu-file.h"
 #include "ram.h"
 #include "savevm.h"
 #include "migration/ram-reset-check.h"
 #include "migration/ram-reset-clock.h"
 #include "migration/ram-reset-identity.h"
+#include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-query.h"
@@ -93,6 +96,22 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     return true;
 }
 
+QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
+{
+    g_autoptr(QIOChannelBlock) ioc = NULL;
+    int64_t ram_end = 0;
+
+    if (!write && ram_reset_rewind_wanted()) {
+        ram_end = ram_reset_baseline_ram_end(bs, &load.sn);
+    }
+    if (ram_end) {
+        return ram_reset_kept_open(bs, &load.sn, ram_end);
+    }
+    ioc = qio_channel_block_new(bs);
+    return write ? qemu_file_new_output(QIO_CHANNEL(ioc))
+                 : qemu_file_new_input(QIO_CHANNEL(ioc));
+}
+
 void ram_reset_load_reverted(void)
 {
     clear_migration_error();
@@ -161,18 +180,6 @@ void ram_reset_load_begin(void)
     load.times.zeroed = now();
 }
 
-void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
-{
-    RamResetPage what = RAM_RESET_PAGE_WRITE;
-
-    if (flags & RAM_SAVE_FLAG_ZERO) {
-        what = RAM_RESET_PAGE_ZERO;
-    } else if (flags & RAM_SAVE_FLAG_XBZRLE) {
-        what = RAM_RESET_PAGE_CHANGE;
-    }
-    ram_reset_page_loaded(rb, offset, what);
-}
-
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
     if (load.active) {
@@ -188,6 +195,7 @@ static void give_up_shortcut(void)
     }
     load.shortcut.rewound = load.shortcut.from_template = false;
     load.shortcut.ram_end = 0;
+    ram_reset_kept_forget();
     ram_reset_map_release();
     ram_reset_template_close();
 }

@@ -73,6 +73,16 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp);
 
 /**
+ * ram_reset_open_vmstate: the file that a VM state is read from, or written to
+ *
+ * @bs: where the VM state is; when it is read, that of the load that has been
+ *     prepared, and disks have been reverted
+ *
+ * Returns: a file, to be closed by the caller
+ */
+QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write);
+
+/**
  * ram_reset_load_reverted: disks have been reverted; system reset comes next
  */
 void ram_reset_load_reverted(void);

@@ -1,0 +1,41 @@
+/*
+ * What a VM state has beside RAM, kept in memory
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_KEPT_H
+#define MIGRATION_RAM_RESET_KEPT_H
+
+#include "block/snapshot.h"
+#include "migration/qemu-file-types.h"
+
+/*
+ * A load that skips RAM reads little of the VM state, but each read of a disk
+ * costs the wake-up of a thread and its answer.  So what such a load reads is
+ * kept from the first one on, for one snapshot, and as long as RAM's baseline
+ * is of that.  All functions are called with the BQL held.
+ */
+
+/**
+ * ram_reset_kept_open: read a VM state, from memory where that is kept
+ *
+ * @bs: where the VM state is
+ * @sn: the snapshot in @bs
+ * @ram_end: where in the VM state the footer of RAM's last section is; the load
+ *     is likely to go on from there
+ *
+ * Positions in the file are those in the VM state.  What is not kept, and what
+ * cannot be, is read from @bs.
+ *
+ * Returns: a file, to be closed by the caller
+ */
+QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                              int64_t ram_end);
+
+/**
+ * ram_reset_kept_forget: what is kept is of no use any more, or not trusted
+ */
+void ram_reset_kept_forget(void);
+
+#endif
