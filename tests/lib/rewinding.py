@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Guests with rewind=on, and whether a load was one that undoes."""
 
+import contextlib
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,3 +46,13 @@ def footprint(guest: Machine) -> dict[str, int]:
             'threads': int(status['Threads']),
             'mappings': len((folder / 'maps').read_text().splitlines()),
             'descriptors': len(list((folder / 'fd').iterdir()))}
+
+
+def descriptors(guest: Machine) -> Counter[str]:
+    """What QEMU's process has open, by name, with N for a number."""
+    found: Counter[str] = Counter()
+    for fd in Path(f'/proc/{guest.process.pid}/fd').iterdir():
+        # it may have been closed meanwhile
+        with contextlib.suppress(FileNotFoundError):
+            found[re.sub(r'\d+', 'N', str(fd.readlink()))] += 1
+    return found
