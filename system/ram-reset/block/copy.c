@@ -246,6 +246,7 @@ void ram_copy_restore(RamCopy *t, uint8_t *host,
         left = unchanged(t, host, w, t->untracked[w] & now & sampled);
         t->untracked[w] = (t->untracked[w] | t->dirty[w]) & now & ~left;
         t->dirty[w] = now & ~left;
+        counts->untracked += __builtin_popcountl(t->untracked[w]);
         counts->dirty += __builtin_popcountl(now);
         counts->stale += __builtin_popcountl(left);
         now &= ~left;

@@ -18,6 +18,7 @@
  * @compared: the dirty log does not tell all of it, so that it is compared
  *     unless it is @watched: the kernel tells
  * @unwatched: why not, if so; NULL before anybody has tried
+ * @untracked: how many pages of @copy are
  * @owner: the object that covers it, NULL if none does
  */
 typedef struct BaselineBlock {
@@ -27,6 +28,7 @@ typedef struct BaselineBlock {
     RamCopy *copy;
     bool compared, watched;
     char *unwatched;
+    uint64_t untracked;
     RamReset *owner;
 } BaselineBlock;
 

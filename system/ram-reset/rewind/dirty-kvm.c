@@ -35,7 +35,7 @@ bool dirty_kvm_initially_set(bool set)
 
     initially_set = set;
 #ifdef CONFIG_KVM
-    if (kvm_enabled() && !kvm_dirty_ring_enabled() &&
+    if (set != before && kvm_enabled() && !kvm_dirty_ring_enabled() &&
         kvm_state->manual_dirty_log_protect & KVM_DIRTY_LOG_INITIALLY_SET) {
         kvm_vm_enable_cap(kvm_state, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, 0,
                           set ? kvm_state->manual_dirty_log_protect

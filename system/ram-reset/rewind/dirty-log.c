@@ -7,9 +7,11 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
+#include "qemu/host-utils.h"
 #include "qemu/rcu.h"
 #include "system/ram-reset-compat-dirty.h"
 #include "system/ram-reset-rewind.h"
+#include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 
@@ -85,6 +87,16 @@ void ram_reset_dirty_sync(void)
     memory_global_dirty_log_sync(true);
 }
 
+bool ram_reset_dirty_begin_taking(void)
+{
+    return dirty_kvm_initially_set(true);
+}
+
+void ram_reset_dirty_end_taking(bool before)
+{
+    dirty_kvm_initially_set(before);
+}
+
 /* A block begins with a word of the bitmap, see find_ram_offset() */
 static void copy_bits(RAMBlock *rb, unsigned long *bits)
 {
@@ -109,24 +121,50 @@ static void copy_bits(RAMBlock *rb, unsigned long *bits)
     }
 }
 
-void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
-                          const unsigned long *untracked)
+/* Pages from the first to the last one that is set; returns how many are */
+static uint64_t find_set(const unsigned long *bits, uint64_t nr,
+                         PrimRange *range)
 {
-    bool before;
+    size_t first = SIZE_MAX, last = 0;
+    uint64_t sum = 0;
+
+    for (size_t w = 0; w < BITS_TO_LONGS(nr); w++) {
+        if (unlikely(bits[w])) {
+            sum += ctpopl(bits[w]);
+            first = MIN(first, w);
+            last = w;
+        }
+    }
+    if (sum) {
+        range->start = first * BITS_PER_LONG;
+        range->len = MIN((last + 1) * BITS_PER_LONG, nr) - range->start;
+    }
+    return sum;
+}
+
+uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
+                              const unsigned long *untracked)
+{
+    PrimRange range = { 0 };
+    uint64_t nr;
 
     copy_bits(rb, bits);
+    nr = find_set(bits, rb->used_length >> TARGET_PAGE_BITS, &range);
     /* Who measures the dirty rate clears slots' logs in another thread */
-    if (untracked && !(global_dirty_tracking & BORROWED)) {
+    if (nr && untracked && !(global_dirty_tracking & BORROWED)) {
         dirty_kvm_spare(rb, untracked);
     }
-    before = dirty_kvm_initially_set(true);
-    ram_reset_clear_dirty(rb->offset, rb->used_length, DIRTY_MEMORY_MIGRATION);
-    dirty_kvm_initially_set(before);
+    if (nr) {
+        ram_reset_clear_dirty(rb->offset + (range.start << TARGET_PAGE_BITS),
+                              range.len << TARGET_PAGE_BITS,
+                              DIRTY_MEMORY_MIGRATION);
+    }
     /*
      * Also if no bit was set: savevm, which is over, does not always tell TCG
      * that it has cleared some, see physical_memory_sync_dirty_bitmap()
      */
     physical_memory_dirty_bits_cleared(rb->offset, rb->used_length);
+    return nr;
 }
 
 void ram_reset_dirty_show(RAMBlock *rb)

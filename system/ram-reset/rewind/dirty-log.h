@@ -37,15 +37,21 @@ void ram_reset_dirty_watch(RAMBlock *rb);
 /* Have accelerators tell what they know, for all blocks */
 void ram_reset_dirty_sync(void);
 
+/* Around calls of ram_reset_dirty_take(): the end wants what the begin gave */
+bool ram_reset_dirty_begin_taking(void);
+void ram_reset_dirty_end_taking(bool before);
+
 /*
  * Copy @rb's bits, one for each target page, to @bits, whole words, and clear
  * them: writes to those pages will be seen anew, other than to those in
  * @untracked.  Those are dirty at every sync, written to or not, if
  * it is KVM's bitmaps that tell; otherwise they are treated like all others.
  * @untracked may be NULL.
+ *
+ * Returns: how many bits were set
  */
-void ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
-                          const unsigned long *untracked);
+uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
+                              const unsigned long *untracked);
 
 /* Have the display look at all of @rb, if it shows any */
 void ram_reset_dirty_show(RAMBlock *rb);

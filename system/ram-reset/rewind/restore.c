@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
+#include "qemu/host-utils.h"
 #include "qemu/lockable.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block/block.h"
@@ -39,6 +40,19 @@ typedef struct RestoreJob {
     RamCopyCounts counts;       /* under @lock */
 } RestoreJob;
 
+/* Few are set: without looking at them one by one, as bitmap_count_one() */
+static uint64_t count_set(const unsigned long *bits, uint64_t pages)
+{
+    uint64_t sum = 0;
+
+    for (size_t w = 0; w < BITS_TO_LONGS(pages); w++) {
+        if (unlikely(bits[w])) {
+            sum += ctpopl(bits[w]);
+        }
+    }
+    return sum;
+}
+
 static void *restore_worker(void *opaque)
 {
     RestoreJob *job = opaque;
@@ -63,6 +77,7 @@ static void *restore_worker(void *opaque)
         job->counts.cleared += counts.cleared;
         job->counts.cold += counts.cold;
         job->counts.stale += counts.stale;
+        job->counts.untracked += counts.untracked;
         job->counts.compared += counts.compared;
     }
     return NULL;
@@ -78,6 +93,9 @@ static void restore(RestoreJob *job, uint64_t pages)
     qemu_mutex_init(&job->lock);
     ram_reset_in_threads(nr, restore_worker, job);
     qemu_mutex_destroy(&job->lock);
+    if (!job->compare) {
+        job->base->untracked = job->counts.untracked;
+    }
 }
 
 /* Discard zeros run by run, if that is what the object's user wants */
@@ -150,24 +168,25 @@ static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
 static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
                               unsigned turn)
 {
-    uint64_t pages = base->len / qemu_target_page_size();
+    uint64_t pages = base->len / qemu_target_page_size(), nr;
     g_autofree unsigned long *dirty = bitmap_new(pages);
     RestoreJob job = {
         .base = base, .bits = dirty, .turn = turn,
         .leave_zeros = discards_zeros(blk),
     };
 
-    ram_reset_dirty_take(base->rb, dirty, ram_copy_untracked(base->copy));
-    if (bitmap_count_one(dirty, pages) > pages / MANY_OF) {
+    nr = ram_reset_dirty_take(base->rb, dirty, base->untracked
+                              ? ram_copy_untracked(base->copy) : NULL);
+    if (nr > pages / MANY_OF) {
         spare_absent(blk, base, dirty);
+        nr = count_set(dirty, pages);
     }
-    restore(&job, bitmap_count_one(dirty, pages));
+    restore(&job, nr);
     account(blk, base, &job, g_strdup("what has been written is undone"));
     if (job.leave_zeros) {
         discard_zeros(blk, base, dirty);
     }
-    blk->info->untracked_pages =
-        bitmap_count_one(ram_copy_untracked(base->copy), pages);
+    blk->info->untracked_pages = base->untracked;
     return job.counts.cold;
 }
 
@@ -180,7 +199,7 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
                                             : ram_reset_find_present(blk);
     RestoreJob job = { .base = base, .bits = present, .compare = true };
 
-    restore(&job, present ? bitmap_count_one(present, pages) : pages);
+    restore(&job, present ? count_set(present, pages) : pages);
     account(blk, base, &job, g_strdup_printf(
                 "all of it is compared with the snapshot, %s", base->unwatched
                 ?: "to track what is written would slow the guest more"));
@@ -200,13 +219,12 @@ static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
     if (!watch_take(base, written)) {
         return restore_differences(blk, base);
     }
-    restore(&job, bitmap_count_one(written, pages));
+    restore(&job, count_set(written, pages));
     account(blk, base, &job, g_strdup("what has been written is undone, the "
                                       "kernel has watched it"));
     bitmap_andnot(written, written, ram_copy_untracked(base->copy), pages);
     watch_anew(base, written);
-    blk->info->untracked_pages =
-        bitmap_count_one(ram_copy_untracked(base->copy), pages);
+    blk->info->untracked_pages = base->untracked;
     return job.counts.cold;
 }
 
@@ -224,13 +242,14 @@ static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
 uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
                      bool track)
 {
+    bool before = ram_reset_dirty_begin_taking();
     uint64_t sum = 0;
 
     assert(list->nr == baseline->len);
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
-        int64_t before = get_clock();
+        int64_t start = get_clock();
 
         assert(base->rb == blk->rb && base->len == blk->map.len);
         if (!base->copy) {
@@ -239,8 +258,9 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
         } else {
             sum += restore_block(blk, base, turn, track);
         }
-        blk->info->reset_ns = get_clock() - before;
+        blk->info->reset_ns = get_clock() - start;
     }
+    ram_reset_dirty_end_taking(before);
     return sum;
 }
 
@@ -256,7 +276,7 @@ uint64_t restore_count_present(const RamResetBlockList *list, unsigned *threads)
             uint64_t pages = blk->map.len / qemu_target_page_size();
             g_autofree unsigned long *present = ram_reset_find_present(blk);
 
-            sum += bitmap_count_one(present, pages);
+            sum += count_set(present, pages);
             *threads = MAX(*threads, ram_reset_threads(blk->owner));
         }
     }

@@ -56,7 +56,10 @@ bool tracking_start(const GArray *baseline, Error **errp)
 
 void tracking_begin_anew(const GArray *baseline)
 {
+    bool before;
+
     ram_reset_dirty_sync();
+    before = ram_reset_dirty_begin_taking();
     for (unsigned i = 0; i < baseline->len; i++) {
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
         g_autofree unsigned long *bits =
@@ -69,6 +72,7 @@ void tracking_begin_anew(const GArray *baseline)
             watch_anew(base, NULL);
         }
     }
+    ram_reset_dirty_end_taking(before);
 }
 
 char *tracking_blind_spot(void)
