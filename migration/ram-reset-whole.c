@@ -23,6 +23,13 @@ bool ram_reset_vm_is_whole(Error **errp)
     return !part_of;
 }
 
+void ram_reset_set_error_of_cont(Error **errp)
+{
+    if (ram_reset_vm_is_whole(errp)) {
+        error_setg(errp, "Resetting the Virtual Machine is required");
+    }
+}
+
 bool ram_reset_may_migrate(Error **errp)
 {
     if (!ram_reset_vm_is_whole(errp)) {

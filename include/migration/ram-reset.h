@@ -33,6 +33,11 @@ bool ram_reset_migration_is_over(void);
 bool ram_reset_vm_is_whole(Error **errp);
 
 /**
+ * ram_reset_set_error_of_cont: set @errp to why runstate_needs_reset()
+ */
+void ram_reset_set_error_of_cont(Error **errp);
+
+/**
  * ram_reset_may_migrate: whether the VM is whole, and in a run state that it
  * can leave for a migration
  *
