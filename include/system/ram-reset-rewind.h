@@ -102,6 +102,15 @@ void ram_reset_map_hold(const char *key);
 void ram_reset_map_release(void);
 
 /**
+ * ram_reset_code_release: a load is over, or ram_reset_rewind() is given up
+ *
+ * @kept: what TCG has translated may be kept, other than of what
+ *     ram_reset_rewind() has put back: RAM is as it has left it.  Else all is
+ *     dropped, if QEMU has not done so.
+ */
+void ram_reset_code_release(bool kept);
+
+/**
  * ram_reset_query_rewind: what there is to say of the baseline, owned by the
  * caller; NULL unless an object has rewind=on
  */

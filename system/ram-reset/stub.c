@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "system/ram-reset-code.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -109,6 +110,15 @@ void ram_reset_map_hold(const char *key)
 }
 
 void ram_reset_map_release(void)
+{
+}
+
+bool ram_reset_keeps_code(void)
+{
+    return false;
+}
+
+void ram_reset_code_release(bool kept)
 {
 }
 

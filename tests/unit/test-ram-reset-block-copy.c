@@ -273,16 +273,19 @@ static void test_compare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     RamCopyCounts counts = { 0 };
     size_t words = ram_copy_words(f->t);
+    g_autofree unsigned long *differing = g_new0(unsigned long, words);
 
     scribble(f->host);
     scribble(f->host + PAGE);
     scribble(f->host + LEN - PAGE);
-    ram_copy_compare(f->t, f->host, NULL, 0, 2, &counts);
-    ram_copy_compare(f->t, f->host, NULL, 2, words, &counts);
+    ram_copy_compare(f->t, f->host, NULL, 0, 2, differing, &counts);
+    ram_copy_compare(f->t, f->host, NULL, 2, words, differing, &counts);
     g_assert_cmpint(memcmp(f->host, f->was, LEN), ==, 0);
+    g_assert_cmpuint(differing[0], ==, 3);
+    g_assert_true(test(differing, LEN / PAGE - 1));
     g_assert_cmpuint(counts.dirty, ==, 3);
     g_assert_cmpuint(counts.copied + counts.cleared, ==, 3);
-    ram_copy_compare(f->t, f->host, NULL, 0, words, &counts);
+    ram_copy_compare(f->t, f->host, NULL, 0, words, NULL, &counts);
     g_assert_cmpuint(counts.dirty, ==, 3);
 
     /* What is kept, and what is there; nothing else is looked at */
@@ -290,7 +293,7 @@ static void test_compare(Fixture *f, G_GNUC_UNUSED gconstpointer data)
     scribble(f->host + PAGE);
     scribble(f->host + 2 * PAGE);
     scribble(f->host + 3 * PAGE);
-    ram_copy_compare(f->t, f->host, f->dirty, 0, words, &counts);
+    ram_copy_compare(f->t, f->host, f->dirty, 0, words, NULL, &counts);
     g_assert_cmpuint(counts.dirty, ==, 5);
     g_assert_cmpint(memcmp(f->host + 2 * PAGE, f->was + 2 * PAGE, PAGE), !=,
                     0);
@@ -347,7 +350,8 @@ static void test_sparse(Fixture *f, G_GNUC_UNUSED gconstpointer data)
         }
         restore(f, false);
     }
-    ram_copy_compare(f->t, f->host, NULL, 0, ram_copy_words(f->t), &counts);
+    ram_copy_compare(f->t, f->host, NULL, 0, ram_copy_words(f->t), NULL,
+                     &counts);
     g_assert_cmpuint(resident(), ==, pages_stored());
 }
 

@@ -157,7 +157,7 @@ static bool restore(State *s)
 
     memset(s->host, 0xa5, LEN);
     if (t) {
-        ram_copy_compare(t, s->host, NULL, 0, ram_copy_words(t), &counts);
+        ram_copy_compare(t, s->host, NULL, 0, ram_copy_words(t), NULL, &counts);
     }
     ram_copy_free(t);
     template_file_free(f);

@@ -301,7 +301,7 @@ bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
 
 void ram_copy_compare(const RamCopy *t, uint8_t *host,
                       const unsigned long *present, size_t first, size_t last,
-                      RamCopyCounts *counts)
+                      unsigned long *differing, RamCopyCounts *counts)
 {
     const uint64_t pages = t->len / t->page_size;
 
@@ -320,6 +320,9 @@ void ram_copy_compare(const RamCopy *t, uint8_t *host,
                 continue;
             }
             counts->dirty++;
+            if (differing) {
+                differing[w] |= left & -left;
+            }
             if (test(t->stored, page)) {
                 memcpy(host + at, t->copy + at, t->page_size);
                 counts->copied++;

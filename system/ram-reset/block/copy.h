@@ -115,10 +115,11 @@ bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
 /*
  * The same for pages of which it is not known whether they are dirty: those
  * that are stored, and those whose bits are set in @present; all others must
- * read zero.  @present: NULL for all pages.  What differs is counted as dirty.
+ * read zero.  @present: NULL for all pages.  What differs is counted as dirty,
+ * and its bit set in @differing, which may be NULL.
  */
 void ram_copy_compare(const RamCopy *t, uint8_t *host,
                       const unsigned long *present, size_t first, size_t last,
-                      RamCopyCounts *counts);
+                      unsigned long *differing, RamCopyCounts *counts);
 
 #endif

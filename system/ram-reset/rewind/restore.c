@@ -16,6 +16,7 @@
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/restore.h"
+#include "system/ram-reset/rewind/translated.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/trace.h"
 
@@ -29,10 +30,12 @@
 /*
  * @bits: the pages that are dirty; or, to @compare, those that are there, NULL
  * for all
+ * @differing: set to those that were not what they are now, to @compare
  */
 typedef struct RestoreJob {
     BaselineBlock *base;
     const unsigned long *bits;
+    unsigned long *differing;
     bool compare, leave_zeros;
     unsigned turn;
     size_t next;                /* atomic: the first word nobody has taken */
@@ -65,7 +68,7 @@ static void *restore_worker(void *opaque)
 
         if (job->compare) {
             ram_copy_compare(t, job->base->host, job->bits, first, last,
-                             &counts);
+                             job->differing, &counts);
         } else {
             ram_copy_restore(t, job->base->host, job->bits, first, last,
                              job->turn, job->leave_zeros, &counts);
@@ -87,9 +90,9 @@ static void *restore_worker(void *opaque)
 static void restore(RestoreJob *job, uint64_t pages)
 {
     RamReset *owner = job->base->owner;
-    unsigned nr = owner ? MIN(ram_reset_threads(owner),
-                              DIV_ROUND_UP(pages, PAGES_A_THREAD)) : 1;
+    unsigned nr = DIV_ROUND_UP(pages, PAGES_A_THREAD);
 
+    nr = owner && nr > 1 ? MIN(nr, ram_reset_threads(owner)) : 1;
     qemu_mutex_init(&job->lock);
     ram_reset_in_threads(nr, restore_worker, job);
     qemu_mutex_destroy(&job->lock);
@@ -177,6 +180,7 @@ static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
 
     nr = ram_reset_dirty_take(base->rb, dirty, base->untracked
                               ? ram_copy_untracked(base->copy) : NULL);
+    translated_drop(base->rb, dirty);
     if (nr > pages / MANY_OF) {
         spare_absent(blk, base, dirty);
         nr = count_set(dirty, pages);
@@ -197,9 +201,17 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
     bool rom = ram_reset_block_is_rom(blk->rb);
     g_autofree unsigned long *present = rom ? NULL
                                             : ram_reset_find_present(blk);
-    RestoreJob job = { .base = base, .bits = present, .compare = true };
+    g_autofree unsigned long *differing = bitmap_new(pages);
+    RestoreJob job = {
+        .base = base, .bits = present, .differing = differing, .compare = true,
+    };
 
+    if (present) {
+        /* What has been discarded since it was translated is not there */
+        bitmap_complement(differing, present, pages);
+    }
     restore(&job, present ? count_set(present, pages) : pages);
+    translated_drop(base->rb, differing);
     account(blk, base, &job, g_strdup_printf(
                 "all of it is compared with the snapshot, %s", base->unwatched
                 ?: "to track what is written would slow the guest more"));
@@ -219,6 +231,7 @@ static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
     if (!watch_take(base, written)) {
         return restore_differences(blk, base);
     }
+    translated_drop(base->rb, written);
     restore(&job, count_set(written, pages));
     account(blk, base, &job, g_strdup("what has been written is undone, the "
                                       "kernel has watched it"));
@@ -239,6 +252,19 @@ static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
                          : restore_dirty(blk, base, turn);
 }
 
+/* Who writes to those is not known */
+static void drop_code_of_other_blocks(void)
+{
+    RAMBlock *rb;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (!qemu_ram_is_migratable(rb)) {
+            translated_drop(rb, NULL);
+        }
+    }
+}
+
 uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
                      bool track)
 {
@@ -253,6 +279,7 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
 
         assert(base->rb == blk->rb && base->len == blk->map.len);
         if (!base->copy) {
+            translated_drop(base->rb, NULL);
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
         } else {
@@ -261,6 +288,7 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
         blk->info->reset_ns = get_clock() - start;
     }
     ram_reset_dirty_end_taking(before);
+    drop_code_of_other_blocks();
     return sum;
 }
 

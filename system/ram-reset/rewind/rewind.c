@@ -29,6 +29,7 @@
 #include "system/ram-reset/rewind/policy.h"
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/translated.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/template/store.h"
 #include "system/ram-reset-load.h"
@@ -258,6 +259,7 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     rewind_state.choice = (RewindChoice) { 0 };
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
     ram_reset_vhost_begin_anew();
+    translated_begin_anew();
     if (!take_baseline(ignored, loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         tracking_stop();
@@ -351,6 +353,7 @@ void ram_reset_rewind(void)
     ram_reset_begin_unplanned();
     list = ram_reset_list_blocks();
     mappings_count_as_changed();
+    translated_hold();
     rewind_state.turn++;
     if (!compare) {
         ram_reset_dirty_sync();

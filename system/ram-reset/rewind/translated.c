@@ -1,0 +1,171 @@
+/*
+ * RAM reset: the code that TCG has translated, when RAM is rewound
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "qemu/main-loop.h"
+#include "qemu/rcu.h"
+#include "hw/core/cpu.h"
+#include "hw/virtio/vhost.h"
+#include "system/ram-reset-code.h"
+#include "system/ram-reset-compat-dirty.h"
+#include "system/ram-reset-compat-tcg.h"
+#include "system/ram-reset-rewind.h"
+#include "system/replay.h"
+#include "system/runstate.h"
+#include "system/tcg.h"
+#include "system/tpm.h"
+#include "system/ram-reset/rewind/translated.h"
+#include "system/ram-reset/trace.h"
+
+/*
+ * @exact: all that is translated is so since a flush, and what has been written
+ *     since that is in the dirty log, or has dropped it
+ * @unseen: some devices' writes are and do neither, see writes_unseen()
+ * @held: by a rewind
+ * @dropping: all of it, whatever ram_reset_keeps_code() says
+ */
+static struct {
+    bool exact, unseen, held, dropping;
+} translated;
+
+#if defined(CONFIG_TCG) && !RAM_RESET_FLUSH_AT_STOP
+/* vCPUs are stopped, so what would wait until they run can be done now */
+static void flush_at_once(bool begin)
+{
+    static uint32_t parallel;
+    CPUState *cpu;
+
+    if (begin) {
+        parallel = first_cpu->tcg_cflags & CF_PARALLEL;
+    }
+    CPU_FOREACH(cpu) {
+        cpu->tcg_cflags = begin ? cpu->tcg_cflags & ~CF_PARALLEL
+                                : cpu->tcg_cflags | parallel;
+    }
+    if (!begin) {
+        parallel = 0;
+    }
+}
+#else
+static void flush_at_once(bool begin)
+{
+}
+#endif
+
+bool ram_reset_keeps_code(void)
+{
+    /* vCPUs flush without the BQL, when there is no room for more */
+    return bql_locked() && !translated.dropping &&
+           (translated.held ||
+            (RAM_RESET_FLUSH_AT_STOP && replay_mode == REPLAY_MODE_NONE &&
+             runstate_check(RUN_STATE_RESTORE_VM)));
+}
+
+/*
+ * What a TPM has the firmware clear is not dropped, but marked as if it had
+ * been; what vhost devices log is, too.
+ */
+static bool writes_unseen(void)
+{
+#if defined(TARGET_RISCV) && !RAM_RESET_FLUSH_AT_STOP
+    /* Here it depends on misa, of which the code's key knows nothing */
+    return true;
+#endif
+    return replay_mode != REPLAY_MODE_NONE || tpm_find();
+}
+
+static void drop_all(void)
+{
+    trace_ram_reset_drop_all_code();
+    translated.held = false;
+#ifdef CONFIG_TCG
+    translated.dropping = true;
+    ram_reset_tb_flush();
+    translated.dropping = false;
+#endif
+    translated.exact = true;
+}
+
+void translated_hold(void)
+{
+    if (!tcg_enabled() || !first_cpu) {
+        return;
+    }
+    assert(!translated.held);
+    flush_at_once(true);
+    if (!translated.exact) {
+        translated.unseen = writes_unseen();
+        drop_all();
+    }
+    translated.held = !translated.unseen &&
+                      vhost_get_max_memslots() == UINT_MAX;
+}
+
+void ram_reset_code_release(bool kept)
+{
+    bool held = translated.held;
+
+    if (!tcg_enabled() || !first_cpu) {
+        return;
+    }
+    translated.held = false;
+    if (!(kept && held) && (held || RAM_RESET_FLUSH_AT_STOP)) {
+        drop_all();
+    }
+    flush_at_once(false);
+}
+
+void translated_begin_anew(void)
+{
+    translated.exact = false;
+}
+
+/* Of 64 pages from @page on, one of which is the first that a word is for */
+static unsigned long may_have_code(const DirtyMemoryBlocks *blocks,
+                                   unsigned long page)
+{
+    unsigned long *clean = blocks->blocks[page / DIRTY_MEMORY_BLOCK_SIZE];
+
+    return ~qatomic_read(&clean[BIT_WORD(page % DIRTY_MEMORY_BLOCK_SIZE)]);
+}
+
+static void drop_page(unsigned long page)
+{
+#ifdef CONFIG_TCG
+    ram_addr_t start = (ram_addr_t)page << TARGET_PAGE_BITS;
+
+    ram_reset_tb_invalidate(start, start | ~TARGET_PAGE_MASK);
+#endif
+}
+
+void translated_drop(RAMBlock *rb, const unsigned long *pages)
+{
+    unsigned long first = rb->offset >> TARGET_PAGE_BITS;
+    unsigned long nr = rb->used_length >> TARGET_PAGE_BITS;
+    DirtyMemoryBlocks *blocks;
+    unsigned dropped = 0;
+
+    if (!translated.held) {
+        return;
+    }
+    assert(first % BITS_PER_LONG == 0);
+    RCU_READ_LOCK_GUARD();
+    blocks = qatomic_rcu_read(&ram_list.dirty_memory[DIRTY_MEMORY_CODE]);
+    for (unsigned long at = 0; at < nr; at += BITS_PER_LONG) {
+        unsigned long left = pages ? pages[BIT_WORD(at)] : ~0ul;
+
+        if (left) {
+            left &= may_have_code(blocks, first + at);
+        }
+        for (; left; left &= left - 1, dropped++) {
+            drop_page(first + at + ctzl(left));
+        }
+    }
+    if (dropped) {
+        trace_ram_reset_drop_code(rb->idstr, dropped);
+    }
+}
