@@ -32,6 +32,14 @@ class Debugger:
             self.send('qC')
             self._until(b'$QC')
 
+    def ask(self, packet: str) -> None:
+        self.send(packet)
+        self._until(b'$OK')
+
+    def wait_stopped(self) -> None:
+        """By a breakpoint."""
+        self._until(b'$T05')
+
     def send(self, packet: str) -> None:
         data = packet.encode()
         self._socket.sendall(b'$%b#%02x' % (data, sum(data) % 256))

@@ -7,6 +7,8 @@
  *                           that Shmem.input has after a load: finds the pages
  *                           as they were saved, writes to them, and says so in
  *                           Shmem.output.  It does no more until the next load
+ *   map-bar ID BAR          "ok"; a PCI device's memory is at REGION_PLACE from
+ *                           then on
  */
 
 #include "ring3-pci.h"
@@ -37,6 +39,18 @@ static volatile Shmem *find(void)
     return NULL;
 }
 
+static void map_bar(uint32_t id, unsigned bar)
+{
+    for (uint32_t devfn = 0; devfn < 256; devfn += 8) {
+        if (config_read(devfn, PCI_ID) == id) {
+            config_write(devfn, PCI_COMMAND, 0);
+            config_write(devfn, PCI_BAR(bar), REGION_PLACE);
+            config_write(devfn, PCI_BAR(bar + 1), 0);
+            config_write(devfn, PCI_COMMAND, MEMORY);
+        }
+    }
+}
+
 static void serve(volatile Shmem *s, uint64_t addr, uint64_t pages)
 {
     while (s->input == s->output) {
@@ -56,6 +70,11 @@ bool serve_shmem(const char *line, const uint64_t *n)
 {
     volatile Shmem *s;
 
+    if (take_word(&line, "map-bar")) {
+        map_bar(n[0], n[1]);
+        answer_ok(NULL, 0);
+        return true;
+    }
     if (!take_word(&line, "shm-serve")) {
         return false;
     }

@@ -7,7 +7,8 @@
  * finds memory that it did not write: one character, so that a load can not cut
  * the report in two.  The snapctl device's commands are in ring3-snapctl.c,
  * ivshmem's in ring3-shmem.c, those of several CPUs in ring3-smp.c, those of
- * registers in ring3-regs.c, the work for lib/inflight in ring3-flight.c.
+ * registers in ring3-regs.c, of code in ring3-code.c, the work for lib/inflight
+ * in ring3-flight.c.
  */
 
 #include "ring3.h"
@@ -311,7 +312,8 @@ static void serve(const char *line)
     } else if (take_word(&line, "flight")) {
         flight(n[0]);
     } else if (*line && !serve_snapctl(line, n) && !serve_shmem(line, n) &&
-               !serve_smp(line, n) && !serve_regs(line, n)) {
+               !serve_smp(line, n) && !serve_regs(line, n) &&
+               !serve_code(line, n)) {
         put_string("error\n");
     }
 }

@@ -82,5 +82,6 @@ bool serve_snapctl(const char *line, const uint64_t *n);
 bool serve_shmem(const char *line, const uint64_t *n);
 bool serve_smp(const char *line, const uint64_t *n);
 bool serve_regs(const char *line, const uint64_t *n);
+bool serve_code(const char *line, const uint64_t *n);
 
 #endif
