@@ -28,6 +28,7 @@
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-sections.h"
 #include "migration/ram-reset-timers.h"
+#include "migration/ram-reset-vcpus.h"
 #include "migration/ram-reset-verify.h"
 #include "migration/ram-reset-vmgenid.h"
 #include "migration/ram-reset-whole.h"
@@ -56,6 +57,7 @@ typedef struct Verdict {
 /* Protected by the BQL, as all of load_snapshot() is */
 static struct {
     bool active;
+    bool vcpus_borrowed;
     BlockDriverState *bs;       /* where the VM state is */
     QEMUSnapshotInfo sn;
     RamResetTimes times;
@@ -119,6 +121,10 @@ void ram_reset_load_reverted(void)
     if (ram_reset_enabled()) {
         g_autofree char *key = ram_reset_snapshot_key(load.bs, &load.sn);
 
+        ram_reset_vcpus_at_stop();
+        ram_reset_vcpus_borrow();
+        ram_reset_vcpus_begin_reset();
+        load.vcpus_borrowed = true;
         ram_reset_map_hold(key);
     }
     load.times.reverted = now();
@@ -172,6 +178,7 @@ static void begin_whole_load(void)
 void ram_reset_load_begin(void)
 {
     load.times.was_reset = now();
+    ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
     ram_reset_renew_vmgenid();
     if (!ram_reset_rewind_wanted() || !begin_rewind()) {
@@ -366,6 +373,9 @@ bool ram_reset_load_end(int ret, Error **errp)
 
     if (!load.active) {
         return true;
+    }
+    if (load.vcpus_borrowed) {
+        ram_reset_vcpus_return();
     }
     ram_reset_map_release();
     load.times.end = now();

@@ -25,11 +25,13 @@
 
 /* The data of class_init became const with 10.1 */
 #if RAM_RESET_QEMU_SINCE(10, 1)
+#include "accel/accel-cpu-ops.h"
 #include "system/address-spaces.h"
 #include "system/memory.h"
 #include "system/ramblock.h"
 typedef const void RamResetClassData;
 #else
+#include "system/accel-ops.h"
 #include "exec/address-spaces.h"
 #include "exec/memory.h"
 #include "exec/ramblock.h"

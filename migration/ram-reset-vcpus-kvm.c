@@ -1,0 +1,88 @@
+/*
+ * vCPUs of KVM whose state a load replaces as a whole
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "hw/core/cpu.h"
+#include "migration/ram-reset-vcpus.h"
+
+#if defined(CONFIG_KVM) && defined(TARGET_I386)
+#include "cpu.h"
+#include "hw/xen/xen.h"
+#include "system/kvm.h"
+#include "system/kvm_int.h"
+#include <linux/kvm.h>
+#include "standard-headers/asm-x86/kvm_para.h"
+
+/*
+ * What else of KVM's state a reset of the vCPU ends, or what depends on the
+ * order of it; none of that is worth a proof.
+ */
+static bool has_more_state(X86CPU *cpu)
+{
+    CPUX86State *env = &cpu->env;
+
+    return env->nested_state || cpu->enable_pmu || cpu->hyperv_features ||
+           cpu->hyperv_passthrough ||
+           (env->features[FEAT_7_0_EBX] & CPUID_7_0_EBX_INTEL_PT) ||
+           (env->features[FEAT_7_0_ECX] & CPUID_7_0_ECX_SGX_LC) ||
+           (env->features[FEAT_XSAVE] & CPUID_D_1_EAX_XFD);
+}
+
+bool ram_reset_vcpu_forget(CPUState *cs)
+{
+    X86CPU *cpu = X86_CPU(cs);
+    CPUX86State *env = &cpu->env;
+    struct kvm_vcpu_events events;
+    struct kvm_mp_state mp_state;
+
+    if (!kvm_enabled() || !kvm_irqchip_in_kernel() || cs->vcpu_dirty ||
+        kvm_state->guest_state_protected || xen_mode != XEN_DISABLED ||
+        !QLIST_EMPTY(&kvm_state->kvm_parked_vcpus) || has_more_state(cpu)) {
+        return false;
+    }
+    /*
+     * Both do what is pending: an NMI or SMI, and an INIT or SIPI.  Setting
+     * state does not end all of these.
+     */
+    if (kvm_vcpu_ioctl(cs, KVM_GET_VCPU_EVENTS, &events) < 0 ||
+        kvm_vcpu_ioctl(cs, KVM_GET_MP_STATE, &mp_state) < 0) {
+        return false;
+    }
+    /* neither reset, nor in a snapshot where they are 0 */
+    env->xss = 0;
+    env->umwait = 0;
+    env->mcg_ext_ctl = 0;
+    /* a TSC that is loaded is not to be read from KVM before the guest runs */
+    env->tsc_valid = true;
+    cs->vcpu_dirty = true;
+    return true;
+}
+
+void ram_reset_vcpu_clear(CPUState *cs)
+{
+    struct {
+        struct kvm_msrs info;
+        struct kvm_msr_entry entry;
+    } msr = {
+        .info.nmsrs = 1,
+        .entry = { .index = MSR_KVM_ASYNC_PF_EN },
+    };
+
+    /* page faults that KVM would tell the guest the end of */
+    if (cpu_env(cs)->features[FEAT_KVM] & CPUID_KVM_ASYNCPF) {
+        kvm_vcpu_ioctl(cs, KVM_SET_MSRS, &msr);
+    }
+}
+#else
+bool ram_reset_vcpu_forget(CPUState *cs)
+{
+    return false;
+}
+
+void ram_reset_vcpu_clear(CPUState *cs)
+{
+}
+#endif

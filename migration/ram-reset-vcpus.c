@@ -1,0 +1,179 @@
+/*
+ * vCPUs while their threads wait
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "hw/core/cpu.h"
+#include "qemu/main-loop.h"
+#include "qemu/thread.h"
+#include "system/cpus.h"
+#include "system/kvm.h"
+#include "system/ram-reset-compat.h"
+#include "system/runstate.h"
+#include "migration/ram-reset-vcpus.h"
+
+typedef struct Borrowed {
+    CPUState *cpu;
+    QemuThread *thread;
+} Borrowed;
+
+/* Protected by the BQL */
+static struct {
+    unsigned depth;
+    QemuThread self;            /* that has borrowed them */
+    GArray *cpus;
+    const AccelOpsClass *ops;
+    AccelOpsClass own;
+    GHashTable *forgotten;      /* not NULL in the system reset of a load */
+} vcpus;
+
+/* What is called for a vCPU takes it for that of the thread that it is in */
+static void call(void (*function)(CPUState *cpu), CPUState *cpu)
+{
+    CPUState *was = current_cpu;
+
+    current_cpu = cpu;
+    function(cpu);
+    current_cpu = was;
+}
+
+static void synchronize_state(CPUState *cpu)
+{
+    if (vcpus.forgotten && ram_reset_vcpu_forget(cpu)) {
+        g_hash_table_add(vcpus.forgotten, cpu);
+    } else {
+        call(vcpus.ops->synchronize_state, cpu);
+    }
+}
+
+/* If not, the load does */
+static void synchronize_post_reset(CPUState *cpu)
+{
+    if (vcpus.forgotten && g_hash_table_contains(vcpus.forgotten, cpu)) {
+        ram_reset_vcpu_clear(cpu);
+    } else {
+        call(vcpus.ops->synchronize_post_reset, cpu);
+    }
+}
+
+static void synchronize_post_init(CPUState *cpu)
+{
+    call(vcpus.ops->synchronize_post_init, cpu);
+}
+
+static void synchronize_pre_loadvm(CPUState *cpu)
+{
+    call(vcpus.ops->synchronize_pre_loadvm, cpu);
+}
+
+/*
+ * Work that is only queued is still that of the vCPU's own thread, which has
+ * been told already.  It is not in KVM_RUN, so it needs no signal, which this
+ * thread would get.
+ */
+static void kick(CPUState *cpu)
+{
+}
+
+static bool all_wait(void)
+{
+    CPUState *cpu;
+
+    CPU_FOREACH(cpu) {
+        if (!cpu->created || !cpu->stopped || cpu->unplug) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void decorate_ops(void)
+{
+    AccelOpsClass *own = &vcpus.own;
+
+    vcpus.ops = cpus_get_accel();
+    *own = *vcpus.ops;
+    own->synchronize_state = synchronize_state;
+    own->synchronize_post_reset = synchronize_post_reset;
+    own->synchronize_post_init = synchronize_post_init;
+    own->synchronize_pre_loadvm = synchronize_pre_loadvm;
+    own->kick_vcpu_thread = kick;
+    cpus_register_accel(own);
+}
+
+void ram_reset_vcpus_borrow(void)
+{
+    CPUState *cpu;
+
+    if (vcpus.depth++ || !kvm_enabled() || !all_wait()) {
+        return;
+    }
+    decorate_ops();
+    qemu_thread_get_self(&vcpus.self);
+    vcpus.cpus = g_array_new(false, false, sizeof(Borrowed));
+    CPU_FOREACH(cpu) {
+        Borrowed b = { .cpu = cpu, .thread = cpu->thread };
+
+        g_array_append_val(vcpus.cpus, b);
+        cpu->thread = &vcpus.self;
+        /* told to stop when it had already, as after cpu_stop_current() */
+        cpu->stop = false;
+    }
+}
+
+void ram_reset_vcpus_return(void)
+{
+    assert(vcpus.depth);
+    if (--vcpus.depth || !vcpus.cpus) {
+        return;
+    }
+    for (unsigned i = 0; i < vcpus.cpus->len; i++) {
+        Borrowed *b = &g_array_index(vcpus.cpus, Borrowed, i);
+
+        b->cpu->thread = b->thread;
+    }
+    g_clear_pointer(&vcpus.cpus, g_array_unref);
+    cpus_register_accel(vcpus.ops);
+}
+
+void ram_reset_vcpus_begin_reset(void)
+{
+    vcpus.forgotten = g_hash_table_new(NULL, NULL);
+}
+
+void ram_reset_vcpus_end_reset(void)
+{
+    g_clear_pointer(&vcpus.forgotten, g_hash_table_unref);
+}
+
+/* At a stop, handlers are called from the highest priority to the lowest */
+static void first_handler(void *opaque, bool running, RunState state)
+{
+    if (running) {
+        ram_reset_vcpus_borrow();
+    } else {
+        ram_reset_vcpus_return();
+    }
+}
+
+static void last_handler(void *opaque, bool running, RunState state)
+{
+    if (running) {
+        ram_reset_vcpus_return();
+    } else {
+        ram_reset_vcpus_borrow();
+    }
+}
+
+void ram_reset_vcpus_at_stop(void)
+{
+    static bool registered;
+
+    if (!registered) {
+        registered = true;
+        qemu_add_vm_change_state_handler_prio(first_handler, NULL, INT_MIN);
+        qemu_add_vm_change_state_handler_prio(last_handler, NULL, INT_MAX);
+    }
+}

@@ -1,0 +1,62 @@
+/*
+ * vCPUs while their threads wait
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_VCPUS_H
+#define MIGRATION_RAM_RESET_VCPUS_H
+
+/*
+ * QEMU has a vCPU's own thread do what is done to the vCPU, and waits for it.
+ * A load does that about nine times, one vCPU after the other, and each wakes
+ * up two threads.  While all vCPUs are stopped their threads do nothing else,
+ * so the thread that would wait can do it itself.  Only with accelerators that
+ * are known to allow that.
+ */
+
+/**
+ * ram_reset_vcpus_borrow: until they are returned, run_on_cpu() is a call
+ *
+ * Does nothing unless all vCPUs are stopped.  To be called with the BQL held.
+ * May be nested.
+ */
+void ram_reset_vcpus_borrow(void);
+
+/**
+ * ram_reset_vcpus_return: the counterpart of ram_reset_vcpus_borrow()
+ */
+void ram_reset_vcpus_return(void);
+
+/**
+ * ram_reset_vcpus_begin_reset: the system reset of a load begins
+ *
+ * The state of a vCPU is not read from KVM, nor is what it is after the reset
+ * written, if the load writes all of it.
+ */
+void ram_reset_vcpus_begin_reset(void);
+
+/**
+ * ram_reset_vcpus_end_reset: it has ended, or will not begin; idempotent
+ */
+void ram_reset_vcpus_end_reset(void);
+
+/**
+ * ram_reset_vcpu_forget: take the state of a vCPU for QEMU's, without reading it
+ *
+ * Returns: false if KVM has state that the load does not write
+ */
+bool ram_reset_vcpu_forget(CPUState *cpu);
+
+/**
+ * ram_reset_vcpu_clear: end what else the reset of a forgotten vCPU would
+ */
+void ram_reset_vcpu_clear(CPUState *cpu);
+
+/**
+ * ram_reset_vcpus_at_stop: from now on, also what devices do when the guest is
+ * stopped, and when it goes on
+ */
+void ram_reset_vcpus_at_stop(void);
+
+#endif
