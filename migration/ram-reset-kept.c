@@ -29,10 +29,15 @@ typedef struct KeptPart {
     GBytes *bytes;
 } KeptPart;
 
+typedef struct KeptRange {
+    uint64_t start, end;
+} KeptRange;
+
 /* BQL.  Of one snapshot */
 static struct {
     char *key;                  /* NULL if nothing is kept */
     KeptPart parts[2];
+    GArray *left_out;           /* KeptRange of the second part; may be NULL */
 } kept;
 
 #define TYPE_KEPT_CHANNEL "ram-reset-kept-channel"
@@ -107,6 +112,49 @@ QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     return qemu_file_new_input(QIO_CHANNEL(c));
 }
 
+const uint8_t *ram_reset_kept_devices(const char *key, size_t *size)
+{
+    return kept.key && !strcmp(kept.key, key)
+           ? g_bytes_get_data(kept.parts[1].bytes, size) : NULL;
+}
+
+void ram_reset_kept_leave_out(uint64_t start, uint64_t end)
+{
+    KeptRange range = { start, end };
+
+    if (!kept.left_out) {
+        kept.left_out = g_array_new(false, false, sizeof(range));
+    }
+    g_array_append_val(kept.left_out, range);
+}
+
+void ram_reset_kept_leave_nothing_out(void)
+{
+    g_clear_pointer(&kept.left_out, g_array_unref);
+}
+
+/*
+ * How many bytes of the second part may be read at once.  Moves *@at behind
+ * what is left out there.
+ */
+static uint64_t next_range(uint64_t *at, uint64_t size)
+{
+    uint64_t end = size;
+
+    for (int i = 0; kept.left_out && i < kept.left_out->len; i++) {
+        KeptRange *range = &g_array_index(kept.left_out, KeptRange, i);
+
+        if (*at >= range->start && *at < range->end) {
+            *at = range->end;
+            return next_range(at, size);
+        }
+        if (range->start > *at) {
+            end = MIN(end, range->start);
+        }
+    }
+    return end - *at;
+}
+
 static ssize_t kept_readv(QIOChannel *ioc, const struct iovec *iov, size_t niov,
                           int **fds, size_t *nfds, int flags, Error **errp)
 {
@@ -120,8 +168,9 @@ static ssize_t kept_readv(QIOChannel *ioc, const struct iovec *iov, size_t niov,
         uint64_t at = c->offset - c->parts[i].start;
 
         if (c->offset >= c->parts[i].start && at < size) {
-            size = iov_from_buf(iov, niov, 0, data + at, size - at);
-            c->offset += size;
+            size = i ? next_range(&at, size) : size - at;
+            size = iov_from_buf(iov, niov, 0, data + at, size);
+            c->offset = c->parts[i].start + at + size;
             return size;
         }
     }

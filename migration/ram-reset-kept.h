@@ -34,6 +34,23 @@ QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                               int64_t ram_end);
 
 /**
+ * ram_reset_kept_devices: what is kept of the snapshot @key behind RAM
+ *
+ * Returns: a borrowed reference, from the footer of RAM's last section on; NULL
+ *     if nothing is kept
+ */
+const uint8_t *ram_reset_kept_devices(const char *key, size_t *size);
+
+/**
+ * ram_reset_kept_leave_out: until ram_reset_kept_leave_nothing_out(), files that
+ * are read go on at @end when they come to @start, in what is kept behind RAM
+ *
+ * Nothing must be left out up to the end.
+ */
+void ram_reset_kept_leave_out(uint64_t start, uint64_t end);
+void ram_reset_kept_leave_nothing_out(void);
+
+/**
  * ram_reset_kept_forget: what is kept is of no use any more, or not trusted
  */
 void ram_reset_kept_forget(void);

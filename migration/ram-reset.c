@@ -20,6 +20,7 @@
 #include "savevm.h"
 #include "migration/ram-reset-check.h"
 #include "migration/ram-reset-clock.h"
+#include "migration/ram-reset-devices.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-layout.h"
@@ -120,12 +121,17 @@ void ram_reset_load_reverted(void)
     ram_reset_slots_change(true);
     if (ram_reset_enabled()) {
         g_autofree char *key = ram_reset_snapshot_key(load.bs, &load.sn);
+        bool map;
 
         ram_reset_vcpus_at_stop();
         ram_reset_vcpus_borrow();
         ram_reset_vcpus_begin_reset();
         load.vcpus_borrowed = true;
-        ram_reset_map_hold(key);
+        map = ram_reset_map_hold(key);
+        if (ram_reset_rewind_wanted() &&
+            !ram_reset_snapshot_rewind_blocker(load.bs, &load.sn)) {
+            ram_reset_keep_devices(key, map);
+        }
     }
     load.times.reverted = now();
 }
@@ -177,6 +183,7 @@ static void begin_whole_load(void)
 
 void ram_reset_load_begin(void)
 {
+    ram_reset_devices_reset();
     load.times.was_reset = now();
     ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
@@ -357,6 +364,16 @@ static RamResetLoadInfo *finish(bool success)
     return info;
 }
 
+static unsigned note_devices(bool success)
+{
+    g_autofree char *key = NULL;
+
+    if (success && ram_reset_rewind_wanted()) {
+        key = ram_reset_snapshot_key(load.bs, &load.sn);
+    }
+    return ram_reset_devices_loaded(key);
+}
+
 static void note_failure(void)
 {
     ram_reset_set_part(load.sn.name);
@@ -384,6 +401,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     ok = is_what_the_snapshot_has(ret, errp);
     ram_reset_code_release(ok && !ret && load.shortcut.rewound);
     info = finish(ok && !ret);
+    info->devices_kept = note_devices(info->success);
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
         ram_reset_set_whole();

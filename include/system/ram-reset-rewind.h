@@ -93,8 +93,10 @@ void ram_reset_map_keep(char *key);
  * ram_reset_map_release().
  *
  * vCPUs stopped, I/O drained, devices not yet reset.
+ *
+ * Returns: whether it is held
  */
-void ram_reset_map_hold(const char *key);
+bool ram_reset_map_hold(const char *key);
 
 /**
  * ram_reset_map_release: the memory map becomes what devices have made of it

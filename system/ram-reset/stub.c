@@ -105,8 +105,9 @@ void ram_reset_map_keep(char *key)
 {
 }
 
-void ram_reset_map_hold(const char *key)
+bool ram_reset_map_hold(const char *key)
 {
+    return false;
 }
 
 void ram_reset_map_release(void)

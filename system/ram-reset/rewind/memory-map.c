@@ -120,7 +120,7 @@ static bool is_same_map(void)
            !memcmp(now->data, map.ranges->data, now->len * sizeof(MapRange));
 }
 
-void ram_reset_map_hold(const char *key)
+bool ram_reset_map_hold(const char *key)
 {
     bool known = !g_strcmp0(key, map.key);
     /* The dirty log is started by a change of the map, too */
@@ -131,6 +131,7 @@ void ram_reset_map_hold(const char *key)
     if (map.held) {
         memory_region_transaction_begin();
     }
+    return map.held;
 }
 
 void ram_reset_map_release(void)

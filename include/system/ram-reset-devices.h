@@ -1,0 +1,59 @@
+/*
+ * RAM reset: devices that need be neither reset nor loaded
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef SYSTEM_RAM_RESET_DEVICES_H
+#define SYSTEM_RAM_RESET_DEVICES_H
+
+#include "hw/vmstate-if.h"
+
+/*
+ * A load resets all devices and loads the state of each.  If a device is, byte
+ * for byte in QEMU's own memory, as it was at the end of the last load of the
+ * same snapshot, it is what both would make of it, and is kept as it is.
+ *
+ * All functions are called with the BQL held, the VM stopped and I/O drained.
+ */
+
+/**
+ * ram_reset_devices_copy: devices have just been loaded; remember them
+ */
+void ram_reset_devices_copy(void);
+
+/**
+ * ram_reset_devices_forget: what is remembered is of no use any more
+ */
+void ram_reset_devices_forget(void);
+
+/**
+ * RamResetSections: the sections of a VM state that has been loaded before
+ *
+ * @find: the one of @part, whose description has the name @vmsd; NULL if there
+ *     is none, or there may be others
+ * @leave_out: @section, which @find has returned, is not to be loaded
+ */
+typedef struct RamResetSections {
+    void *(*find)(VMStateIf *part, const char *vmsd);
+    void (*leave_out)(void *section, void *unused);
+} RamResetSections;
+
+/**
+ * ram_reset_devices_hold: until ram_reset_devices_release(), a reset of all
+ * devices leaves those alone that are what is remembered
+ *
+ * @map: the memory map is that of the snapshot, and held
+ *
+ * What @stream finds is remembered until ram_reset_devices_forget().
+ *
+ * Returns: the number of devices that are kept
+ */
+unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream);
+
+/**
+ * ram_reset_devices_release: all devices have been reset
+ */
+void ram_reset_devices_release(void);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * Devices that a load leaves as they are
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "system/ram-reset-devices.h"
+#include "migration/ram-reset-description.h"
+#include "migration/ram-reset-devices.h"
+#include "migration/ram-reset-kept.h"
+
+/* BQL */
+static struct {
+    char *key;                  /* of the snapshot that was loaded last */
+    GPtrArray *sections;        /* DeviceSection; NULL if not known */
+    bool looked;                /* for the sections */
+    unsigned kept;              /* in the load that is going on */
+} devices;
+
+static void *find(VMStateIf *part, const char *vmsd)
+{
+    g_autofree char *path = vmstate_if_get_id(part);
+    g_autofree char *id = path ? g_strdup_printf("%s/%s", path, vmsd)
+                               : g_strdup(vmsd);
+    DeviceSection *found = NULL;
+
+    for (int i = 0; i < devices.sections->len; i++) {
+        DeviceSection *s = g_ptr_array_index(devices.sections, i);
+
+        if (!strcmp(s->id, id)) {
+            if (found || s->instance) {
+                return NULL;
+            }
+            found = s;
+        }
+    }
+    return found;
+}
+
+static void leave_out(void *section, void *unused)
+{
+    DeviceSection *s = section;
+
+    ram_reset_kept_leave_out(s->start, s->end);
+}
+
+static bool know_sections(const char *key)
+{
+    gsize size = 0;
+    const uint8_t *data = ram_reset_kept_devices(key, &size);
+
+    if (data && !devices.looked) {
+        devices.looked = true;
+        devices.sections = ram_reset_device_sections(data, size);
+    }
+    return data && devices.sections;
+}
+
+static void forget(void)
+{
+    ram_reset_devices_forget();
+    devices.looked = false;
+    g_clear_pointer(&devices.sections, g_ptr_array_unref);
+    g_clear_pointer(&devices.key, g_free);
+}
+
+void ram_reset_keep_devices(const char *key, bool map)
+{
+    static const RamResetSections stream = {
+        .find = find, .leave_out = leave_out,
+    };
+
+    if (!g_strcmp0(key, devices.key) && know_sections(key)) {
+        devices.kept = ram_reset_devices_hold(map, &stream);
+    }
+}
+
+void ram_reset_devices_reset(void)
+{
+    ram_reset_devices_release();
+}
+
+unsigned ram_reset_devices_loaded(const char *key)
+{
+    unsigned kept = devices.kept;
+
+    ram_reset_devices_release();
+    ram_reset_kept_leave_nothing_out();
+    devices.kept = 0;
+    if (!key || g_strcmp0(key, devices.key)) {
+        forget();
+    }
+    if (key) {
+        ram_reset_devices_copy();
+        devices.key = devices.key ?: g_strdup(key);
+    }
+    return kept;
+}

@@ -1,0 +1,33 @@
+/*
+ * Devices that a load leaves as they are
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_DEVICES_H
+#define MIGRATION_RAM_RESET_DEVICES_H
+
+/**
+ * ram_reset_keep_devices: a load of the snapshot @key has begun, which is going
+ * to be a rewind; all devices will be reset, but those that are as the snapshot
+ * has them, and their state left out of what is kept of the VM state
+ *
+ * @map: the memory map is held
+ */
+void ram_reset_keep_devices(const char *key, bool map);
+
+/**
+ * ram_reset_devices_reset: they have been reset
+ */
+void ram_reset_devices_reset(void);
+
+/**
+ * ram_reset_devices_loaded: the load is over
+ *
+ * @key: as before; NULL if it has failed
+ *
+ * Returns: how many devices have not been loaded
+ */
+unsigned ram_reset_devices_loaded(const char *key);
+
+#endif

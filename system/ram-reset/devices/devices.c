@@ -1,0 +1,326 @@
+/*
+ * RAM reset: devices that need be neither reset nor loaded
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "hw/pci/msi.h"
+#include "hw/pci/msix.h"
+#include "hw/pci/pci_bus.h"
+#include "hw/pci/pci_device.h"
+#include "hw/resettable.h"
+#include "migration/vmstate.h"
+#include "system/ram-reset-devices.h"
+#include "system/ram-reset/devices/legacy.h"
+#include "system/ram-reset/devices/memory.h"
+#include "system/ram-reset/trace.h"
+
+/*
+ * What is kept or not as a whole: a device with all below it, but not with what
+ * is on a PCI bus below
+ */
+typedef struct Unit {
+    GPtrArray *devices;         /* DeviceState */
+    PCIDevice *pci;             /* the first of them, if it is one */
+    bool known;                 /* what the state of all is in */
+    GArray *pieces;             /* of their memory; NULL if not known */
+    GByteArray *copy;           /* as of the last load; NULL if there is none */
+    GPtrArray *sections;        /* in the stream; NULL if not looked for yet */
+    bool kept;
+} Unit;
+
+/* BQL */
+static struct {
+    GPtrArray *units;           /* NULL if they have to be found anew */
+    GPtrArray *buses;           /* PCIBus */
+    GPtrArray *held;            /* Object, not to be reset */
+    bool buses_held;
+} all;
+
+static void free_unit(gpointer p)
+{
+    Unit *u = p;
+
+    g_ptr_array_unref(u->devices);
+    if (u->pieces) {
+        g_array_unref(u->pieces);
+    }
+    if (u->copy) {
+        g_byte_array_unref(u->copy);
+    }
+    if (u->sections) {
+        g_ptr_array_unref(u->sections);
+    }
+    g_free(u);
+}
+
+static bool is_pci(DeviceState *dev)
+{
+    return object_dynamic_cast(OBJECT(dev), TYPE_PCI_DEVICE);
+}
+
+/* Others have devices that are reset and loaded by themselves */
+static bool is_part_of_its_device(BusState *bus)
+{
+    static const char *const types[] = {
+        "virtio-bus", "virtio-serial-bus", "usb-bus", "IDE",
+    };
+
+    for (int i = 0; i < ARRAY_SIZE(types); i++) {
+        if (object_dynamic_cast(OBJECT(bus), types[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_to_unit(Unit *u, DeviceState *dev);
+
+static int add_inner(Object *obj, void *opaque)
+{
+    DeviceState *dev = (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
+
+    if (dev && !dev->parent_bus) {
+        add_to_unit(opaque, dev);
+    }
+    return 0;
+}
+
+static void add_to_unit(Unit *u, DeviceState *dev)
+{
+    BusState *bus;
+    BusChild *child;
+
+    u->known &= device_kind(dev) != NULL;
+    g_ptr_array_add(u->devices, dev);
+    object_child_foreach(OBJECT(dev), add_inner, u);
+    QLIST_FOREACH(bus, &dev->child_bus, sibling) {
+        if (is_part_of_its_device(bus)) {
+            QTAILQ_FOREACH(child, &bus->children, sibling) {
+                add_to_unit(u, child->child);
+            }
+        }
+    }
+}
+
+static int add_unit(DeviceState *dev, void *opaque)
+{
+    Unit *u;
+
+    if (is_pci(dev) || (device_kind(dev) && !device_kind(dev)->inner)) {
+        u = g_new0(Unit, 1);
+        u->devices = g_ptr_array_new();
+        u->pci = is_pci(dev) ? PCI_DEVICE(dev) : NULL;
+        u->known = true;
+        add_to_unit(u, dev);
+        u->pieces = u->known ? device_pieces(u->devices) : NULL;
+        g_ptr_array_add(all.units, u);
+    }
+    return 0;
+}
+
+static int add_bus(BusState *bus, void *opaque)
+{
+    if (object_dynamic_cast(OBJECT(bus), TYPE_PCI_BUS)) {
+        g_ptr_array_add(all.buses, bus);
+    }
+    return 0;
+}
+
+static void forget_all(DeviceListener *listener, DeviceState *dev)
+{
+    ram_reset_devices_forget();
+}
+
+static void find_units(void)
+{
+    static DeviceListener listener = {
+        .realize = forget_all, .unrealize = forget_all,
+    };
+
+    if (!listener.link.tqe_circ.tql_prev) {
+        device_listener_register(&listener);
+    }
+    all.units = g_ptr_array_new_with_free_func(free_unit);
+    all.buses = g_ptr_array_new();
+    qbus_walk_children(sysbus_get_default(), add_unit, add_bus, NULL, NULL,
+                       NULL);
+}
+
+static bool sweep_unit(Unit *u, GByteArray *into)
+{
+    DeviceSweep s = { .into = into, .ok = true };
+
+    if (!into) {
+        s.copy = u->copy->data;
+        s.length = u->copy->len;
+    }
+    for (int i = 0; i < u->pieces->len; i++) {
+        DevicePiece *piece = &g_array_index(u->pieces, DevicePiece, i);
+
+        device_sweep(&s, piece->start, piece->end - piece->start);
+    }
+    for (int i = 0; i < u->devices->len; i++) {
+        device_sweep_rest(g_ptr_array_index(u->devices, i), &s);
+    }
+    return s.ok && (into || s.at == s.length);
+}
+
+void ram_reset_devices_forget(void)
+{
+    g_clear_pointer(&all.units, g_ptr_array_unref);
+    g_clear_pointer(&all.buses, g_ptr_array_unref);
+}
+
+void ram_reset_devices_copy(void)
+{
+    if (!all.units) {
+        find_units();
+    }
+    for (int i = 0; i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        if (!u->known || u->kept) {
+            continue;
+        }
+        u->copy = u->copy ?: g_byte_array_new();
+        g_byte_array_set_size(u->copy, 0);
+        if (!sweep_unit(u, u->copy)) {
+            g_clear_pointer(&u->copy, g_byte_array_unref);
+        }
+    }
+}
+
+static bool has_sections(Unit *u, const RamResetSections *stream)
+{
+    if (u->sections) {
+        return true;
+    }
+    u->sections = g_ptr_array_new();
+    for (int i = 0; i < u->devices->len; i++) {
+        DeviceState *dev = g_ptr_array_index(u->devices, i);
+        const VMStateDescription *vmsd = qdev_get_vmsd(dev);
+        void *section = vmsd ? stream->find(VMSTATE_IF(dev), vmsd->name) : NULL;
+
+        if (section) {
+            g_ptr_array_add(u->sections, section);
+        } else if (vmsd) {
+            u->known = false;
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_as_it_was(Unit *u, const RamResetSections *stream)
+{
+    return u->known && u->copy && sweep_unit(u, NULL) &&
+           has_sections(u, stream);
+}
+
+/*
+ * Without the reset of its bus, a PCI device that is loaded has its place in
+ * the memory map and its interrupt as before, until its configuration space is
+ * loaded
+ */
+static bool can_do_without_bus(Unit *u)
+{
+    const VMStateDescription *vmsd = qdev_get_vmsd(DEVICE(u->pci));
+    const VMStateField *f = vmsd ? vmsd->fields : NULL;
+
+    if (u->pci->irq_state || u->pci->exp.sriov_cap) {
+        return false;
+    }
+    while (f && f->name && f->vmsd != &vmstate_pci_device) {
+        f++;
+    }
+    return (f && f->name) ||
+           object_dynamic_cast(OBJECT(u->pci), "virtio-pci");
+}
+
+static void hold(gpointer obj, gpointer opaque)
+{
+    RESETTABLE_GET_CLASS(obj)->get_state(obj)->count++;
+    g_ptr_array_add(all.held, obj);
+}
+
+static bool can_hold_buses(void)
+{
+    for (int i = 0; i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        if (u->pci && !u->kept && !can_do_without_bus(u)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void hold_unit(Unit *u, const RamResetSections *stream)
+{
+    for (int i = 0; i < u->devices->len; i++) {
+        DeviceState *dev = g_ptr_array_index(u->devices, i);
+
+        hold(dev, NULL);
+        if (device_kind(dev)->legacy) {
+            legacy_reset_hold(dev);
+        }
+    }
+    g_ptr_array_foreach(u->sections, stream->leave_out, NULL);
+}
+
+unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
+{
+    unsigned kept = 0;
+
+    if (!all.units) {
+        return 0;
+    }
+    all.held = g_ptr_array_new();
+    for (int i = 0; i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        u->kept = (map || !u->pci) && is_as_it_was(u, stream);
+    }
+    all.buses_held = map && can_hold_buses();
+    if (all.buses_held) {
+        g_ptr_array_foreach(all.buses, hold, NULL);
+    }
+    for (int i = 0; i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        u->kept &= all.buses_held || !u->pci;
+        if (u->kept) {
+            hold_unit(u, stream);
+            kept++;
+        }
+    }
+    return kept;
+}
+
+/* The rest of what a PCI device's bus does when it is reset */
+static void reset_msi(Unit *u)
+{
+    if (u->pci && !u->kept) {
+        msi_reset(u->pci);
+        msix_reset(u->pci);
+    }
+}
+
+void ram_reset_devices_release(void)
+{
+    if (!all.held) {
+        return;
+    }
+    for (int i = 0; i < all.held->len; i++) {
+        Object *obj = g_ptr_array_index(all.held, i);
+
+        RESETTABLE_GET_CLASS(obj)->get_state(obj)->count--;
+    }
+    for (int i = 0; all.buses_held && i < all.units->len; i++) {
+        reset_msi(g_ptr_array_index(all.units, i));
+    }
+    legacy_reset_release();
+    g_clear_pointer(&all.held, g_ptr_array_unref);
+}

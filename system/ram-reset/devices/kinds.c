@@ -1,0 +1,154 @@
+/*
+ * RAM reset: which devices may be kept, and what their state is in
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/timer.h"
+#include "hw/acpi/ich9.h"
+#include "hw/acpi/piix4.h"
+#include "hw/ide/ahci-pci.h"
+#include "hw/ide/ahci.h"
+#include "hw/ide/ahci-internal.h"
+#include "hw/pci-host/i440fx.h"
+#include "hw/pci-host/q35.h"
+#include "hw/southbridge/ich9.h"
+#include "hw/display/vga_int.h"
+#include "hw/usb/hcd-xhci-pci.h"
+#include "migration/vmstate.h"
+#include "system/block-backend.h"
+#include "hw/virtio/virtio-serial.h"
+#include "system/ram-reset/devices/virtio.h"
+
+const void *device_field(DeviceState *dev, const char *name)
+{
+    const VMStateField *f = qdev_get_vmsd(dev)->fields;
+
+    while (f->name && strcmp(f->name, name)) {
+        f++;
+    }
+    return f->name ? (const char *)dev + f->offset : NULL;
+}
+
+/* An active one has work for the CPUs when it is loaded */
+static void sweep_vapic(DeviceState *dev, DeviceSweep *s)
+{
+    const uint32_t *state = device_field(dev, "state");
+
+    device_sweep_require(s, state && !*state);
+}
+
+static void sweep_acpi(ACPIREGS *regs, CPUHotplugState *cpus,
+                       MemHotplugState *memory, AcpiPciHpState *pci,
+                       DeviceSweep *s)
+{
+    device_sweep_timer(s, regs->tmr.timer);
+    device_sweep(s, regs->gpe.sts, regs->gpe.len);
+    device_sweep(s, regs->gpe.en, regs->gpe.len);
+    device_sweep(s, cpus->devs, cpus->dev_count * sizeof(*cpus->devs));
+    device_sweep(s, memory->devs, memory->dev_count * sizeof(*memory->devs));
+    for (int i = 0; i < ARRAY_SIZE(pci->acpi_pcihp_pci_status); i++) {
+        /* A reset does what the guest has yet to do */
+        device_sweep_require(s, !pci->acpi_pcihp_pci_status[i].down);
+    }
+}
+
+static void sweep_piix4_pm(DeviceState *dev, DeviceSweep *s)
+{
+    PIIX4PMState *pm = PIIX4_PM(dev);
+
+    sweep_acpi(&pm->ar, &pm->cpuhp_state, &pm->acpi_memory_hotplug,
+               &pm->acpi_pci_hotplug, s);
+}
+
+static void sweep_ich9(DeviceState *dev, DeviceSweep *s)
+{
+    ICH9LPCPMRegs *pm = &ICH9_LPC_DEVICE(dev)->pm;
+
+    sweep_acpi(&pm->acpi_regs, &pm->cpuhp_state, &pm->acpi_memory_hotplug,
+               &pm->acpi_pci_hotplug, s);
+    device_sweep_timer(s, pm->swsmi_timer);
+    device_sweep_timer(s, pm->periodic_timer);
+    device_sweep_timer(s, pm->tco_regs.tco_timer);
+}
+
+static void sweep_drive(IDEState *ide, DeviceSweep *s)
+{
+    bool cache = ide->blk && blk_enable_write_cache(ide->blk);
+
+    device_sweep_timer(s, ide->sector_write_timer);
+    /* No request, nor data of one in a buffer */
+    device_sweep_require(s, !(ide->status & (BUSY_STAT | DRQ_STAT)) &&
+                            !ide->pio_aiocb &&
+                            QLIST_EMPTY(&ide->buffered_requests));
+    device_sweep(s, ide->smart_selftest_data, 512);
+    device_sweep(s, &cache, sizeof(cache));
+}
+
+static void sweep_ahci(DeviceState *dev, DeviceSweep *s)
+{
+    AHCIState *ahci = &ICH9_AHCI(dev)->ahci;
+
+    device_sweep(s, ahci->dev, ahci->ports * sizeof(*ahci->dev));
+    for (int i = 0; i < ahci->ports; i++) {
+        for (int unit = 0; unit < 2; unit++) {
+            sweep_drive(&ahci->dev[i].port.ifs[unit], s);
+        }
+    }
+}
+
+static void sweep_xhci(DeviceState *dev, DeviceSweep *s)
+{
+    XHCIState *xhci = XHCI(dev);
+
+    device_sweep_timer(s, xhci->mfwrap_timer);
+    for (int i = 0; i < xhci->numintrs; i++) {
+        device_sweep(s, &xhci->intr[i], offsetof(XHCIInterrupter, ev_buffer));
+    }
+    for (int i = 0; i < ARRAY_SIZE(xhci->slots); i++) {
+        for (int ep = 0; ep < ARRAY_SIZE(xhci->slots[i].eps); ep++) {
+            device_sweep_require(s, !xhci->slots[i].eps[ep]);
+        }
+    }
+}
+
+static const DeviceKind kinds[] = {
+    { "ICH9-LPC", .hole = offsetof(ICH9LPCState, rtc),
+      .hole_end = offsetof(ICH9LPCState, rtc) + sizeof(MC146818RtcState),
+      .legacy = true, .sweep = sweep_ich9 },
+    { "PIIX4_PM", sizeof(PIIX4PMState), .sweep = sweep_piix4_pm },
+    { "VGA", .hole_in = "vga", .hole = offsetof(VGACommonState, con),
+      .hole_end = offsetof(VGACommonState, retrace), .legacy = true },
+    { "base-xhci", .hole = offsetof(XHCIState, intr),
+      .hole_end = offsetof(XHCIState, cmd_ring), .inner = true, .sweep = sweep_xhci },
+    { "i440FX", sizeof(PCII440FXState) },
+    { "ich9-ahci", .sweep = sweep_ahci },
+    { "kvmvapic", .sweep = sweep_vapic },
+    { "mch", sizeof(MCHPCIState) },
+    { "pcie-root-port" },
+    { "qemu-xhci" },
+    { "usb-tablet", .inner = true },
+    { "virtconsole", .inner = true, .sweep = device_sweep_virtio_port },
+    { "virtio-blk-device", .inner = true, .sweep = device_sweep_virtio_blk },
+    { "virtio-blk-pci" },
+    { "virtio-net-device", .inner = true, .sweep = device_sweep_virtio_net },
+    { "virtio-net-pci" },
+    { "virtio-serial-device", .hole = offsetof(VirtIOSerial, post_load),
+      .hole_end = offsetof(VirtIOSerial, serial), .inner = true, .sweep = device_sweep_virtio_serial },
+    { "virtio-serial-pci" },
+    { "virtserialport", .inner = true, .sweep = device_sweep_virtio_port },
+    { "vmmouse" },
+};
+
+const DeviceKind *device_kind(DeviceState *dev)
+{
+    const char *type = object_get_typename(OBJECT(dev));
+
+    for (int i = 0; i < ARRAY_SIZE(kinds); i++) {
+        if (!strcmp(type, kinds[i].type)) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,125 @@
+/*
+ * RAM reset: the memory of QEMU's that a device's state is in
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <malloc.h>
+#include "qemu/timer.h"
+#include "hw/pci/msix.h"
+#include "hw/pci/pci_device.h"
+#include "system/ram-reset/devices/memory.h"
+
+void device_sweep(DeviceSweep *s, const void *memory, size_t length)
+{
+    if (s->into && memory) {
+        g_byte_array_append(s->into, memory, length);
+    } else if (!s->into && s->ok) {
+        s->ok = memory ? s->at + length <= s->length &&
+                         !memcmp(memory, s->copy + s->at, length)
+                       : s->ok;
+    }
+    s->at += memory ? length : 0;
+}
+
+void device_sweep_timer(DeviceSweep *s, QEMUTimer *timer)
+{
+    device_sweep_require(s, !timer || !timer_pending(timer));
+}
+
+void device_sweep_require(DeviceSweep *s, bool condition)
+{
+    s->ok &= condition;
+}
+
+static void sweep_pci(PCIDevice *pci, DeviceSweep *s)
+{
+    unsigned vectors = pci->msix_entries_nr;
+
+    device_sweep(s, pci->config, pci_config_size(pci));
+    if (msix_present(pci)) {
+        device_sweep(s, pci->msix_table, vectors * PCI_MSIX_ENTRY_SIZE);
+        device_sweep(s, pci->msix_pba, QEMU_ALIGN_UP(vectors, 64) / 8);
+        device_sweep(s, pci->msix_entry_used,
+                     vectors * sizeof(*pci->msix_entry_used));
+    }
+}
+
+size_t device_size(DeviceState *dev)
+{
+    Object *obj = OBJECT(dev);
+    size_t size = device_kind(dev)->size;
+
+    /* QEMU does not tell; what it has for it may be some bytes more */
+    return size ?: obj->free ? malloc_usable_size(obj) : 0;
+}
+
+static int by_start(gconstpointer a, gconstpointer b)
+{
+    const DevicePiece *x = a, *y = b;
+
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Which parts of @devices are not to be looked at, in order */
+static GArray *find_holes(GPtrArray *devices)
+{
+    GArray *holes = g_array_new(false, false, sizeof(DevicePiece));
+
+    for (int i = 0; i < devices->len; i++) {
+        DeviceState *dev = g_ptr_array_index(devices, i);
+        const uint8_t *start = (const uint8_t *)dev;
+        const DeviceKind *kind = device_kind(dev);
+        /* References to it come and go */
+        DevicePiece hole = { start, start + sizeof(Object) };
+
+        g_array_append_val(holes, hole);
+        if (kind->hole_end) {
+            start = kind->hole_in ? device_field(dev, kind->hole_in) : start;
+            hole.start = start + kind->hole;
+            hole.end = start + kind->hole_end;
+            g_array_append_val(holes, hole);
+        }
+    }
+    g_array_sort(holes, by_start);
+    return holes;
+}
+
+GArray *device_pieces(GPtrArray *devices)
+{
+    GArray *pieces = g_array_new(false, false, sizeof(DevicePiece));
+    g_autoptr(GArray) holes = find_holes(devices);
+
+    for (int i = 0; i < devices->len; i++) {
+        const uint8_t *start = g_ptr_array_index(devices, i);
+        const uint8_t *end = start + device_size((DeviceState *)start);
+        DevicePiece piece = { start, start };
+
+        for (int j = 0; piece.end < end && j < holes->len; j++) {
+            DevicePiece *hole = &g_array_index(holes, DevicePiece, j);
+
+            if (hole->start >= piece.start && hole->end <= end) {
+                piece.end = hole->start;
+                g_array_append_val(pieces, piece);
+                piece.start = piece.end = hole->end;
+            }
+        }
+        piece.end = MAX(piece.start, end);
+        g_array_append_val(pieces, piece);
+    }
+    return pieces;
+}
+
+void device_sweep_rest(DeviceState *dev, DeviceSweep *s)
+{
+    const DeviceKind *kind = device_kind(dev);
+    Object *pci = object_dynamic_cast(OBJECT(dev), TYPE_PCI_DEVICE);
+
+    if (pci) {
+        sweep_pci(PCI_DEVICE(pci), s);
+    }
+    if (kind->sweep) {
+        kind->sweep(dev, s);
+    }
+}

@@ -1,0 +1,18 @@
+/*
+ * RAM reset: the memory that the state of virtio devices is in
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_DEVICES_VIRTIO_H
+#define RAM_RESET_DEVICES_VIRTIO_H
+
+#include "system/ram-reset/devices/memory.h"
+
+void device_sweep_virtio(DeviceState *dev, DeviceSweep *s);
+void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s);
+void device_sweep_virtio_net(DeviceState *dev, DeviceSweep *s);
+void device_sweep_virtio_serial(DeviceState *dev, DeviceSweep *s);
+void device_sweep_virtio_port(DeviceState *dev, DeviceSweep *s);
+
+#endif
