@@ -13,7 +13,7 @@
 /* BQL */
 static struct {
     char *key;                  /* of the snapshot that was loaded last */
-    GPtrArray *sections;        /* DeviceSection; NULL if not known */
+    GPtrArray *sections;        /* SectionPlace; NULL if not known */
     bool looked;                /* for the sections */
     unsigned kept;              /* in the load that is going on */
 } devices;
@@ -23,10 +23,10 @@ static void *find(VMStateIf *part, const char *vmsd)
     g_autofree char *path = vmstate_if_get_id(part);
     g_autofree char *id = path ? g_strdup_printf("%s/%s", path, vmsd)
                                : g_strdup(vmsd);
-    DeviceSection *found = NULL;
+    SectionPlace *found = NULL;
 
     for (int i = 0; i < devices.sections->len; i++) {
-        DeviceSection *s = g_ptr_array_index(devices.sections, i);
+        SectionPlace *s = g_ptr_array_index(devices.sections, i);
 
         if (!strcmp(s->id, id)) {
             if (found || s->instance) {
@@ -40,7 +40,7 @@ static void *find(VMStateIf *part, const char *vmsd)
 
 static void leave_out(void *section, void *unused)
 {
-    DeviceSection *s = section;
+    SectionPlace *s = section;
 
     ram_reset_kept_leave_out(s->start, s->end);
 }

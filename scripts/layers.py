@@ -21,7 +21,7 @@ ENGINE = 'system/ram-reset'
 FLOORS = (
     {'hw/misc': ('hw/misc/snapctl*',)},
     {'migration': ('migration/ram-reset*',)},
-    {'rewind': (f'{ENGINE}/rewind/*',)},
+    {'rewind': (f'{ENGINE}/rewind/*',), 'devices': (f'{ENGINE}/devices/*',)},
     {'template': (f'{ENGINE}/template/*',)},
     {'auto': (f'{ENGINE}/auto/*',)},
     {'unpopulated': (f'{ENGINE}/unpopulated.c',)},

@@ -14,16 +14,33 @@
 #include "system/block-backend.h"
 #include "system/ram-reset/devices/virtio.h"
 
+/*
+ * Of the many queues that a device does not have a guest can only set the
+ * vector
+ */
+static void sweep_queues(VirtIODevice *vdev, DeviceSweep *s)
+{
+    const char *first = (const char *)virtio_get_queue(vdev, 0);
+    size_t size = (const char *)virtio_get_queue(vdev, 1) - first;
+    uint16_t vectors[VIRTIO_QUEUE_MAX];
+
+    for (int i = 0; i < VIRTIO_QUEUE_MAX; i++) {
+        vectors[i] = virtio_queue_vector(vdev, i);
+        if (virtio_queue_get_num(vdev, i)) {
+            device_sweep(s, first + i * size, size);
+        }
+    }
+    device_sweep(s, vectors, sizeof(vectors));
+}
+
 void device_sweep_virtio(DeviceState *dev, DeviceSweep *s)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(dev);
-    const char *first = (const char *)virtio_get_queue(vdev, 0);
-    const char *second = (const char *)virtio_get_queue(vdev, 1);
 
     /* What a vhost backend knows is not here */
     device_sweep_require(s, !vdev->vhost_started && !vdev->broken);
     device_sweep(s, vdev->config, vdev->config_len);
-    device_sweep(s, first, VIRTIO_QUEUE_MAX * (second - first));
+    sweep_queues(vdev, s);
     device_sweep(s, vdev->vector_queues,
                  vdev->nvectors * sizeof(*vdev->vector_queues));
 }
