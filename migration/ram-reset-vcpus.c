@@ -148,6 +148,50 @@ void ram_reset_vcpus_end_reset(void)
     g_clear_pointer(&vcpus.forgotten, g_hash_table_unref);
 }
 
+void ram_reset_vcpus_stop(RunState state)
+{
+    bool own;
+    CPUState *cpu;
+
+    ram_reset_vcpus_borrow();
+    own = vcpus.cpus;
+    vm_stop(state);
+    if (own) {
+        CPU_FOREACH(cpu) {
+            /* for one that were in KVM_RUN, whose next would end at once */
+            qatomic_set(&cpu->exit_request, false);
+        }
+    }
+    ram_reset_vcpus_return();
+}
+
+typedef struct Later {
+    void (*function)(void *opaque);
+    void *opaque;
+} Later;
+
+static void do_when_stopped(CPUState *cpu, run_on_cpu_data data)
+{
+    g_autofree Later *later = data.host_ptr;
+
+    later->function(later->opaque);
+}
+
+void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque)
+{
+    Later later = { .function = function, .opaque = opaque };
+
+    cpu_stop_current();
+    if (!current_cpu || !kvm_enabled()) {
+        function(opaque);
+        return;
+    }
+    /* it is on its way, and needs no signal */
+    current_cpu->thread_kicked = true;
+    async_run_on_cpu(current_cpu, do_when_stopped,
+                     RUN_ON_CPU_HOST_PTR(g_memdup2(&later, sizeof(later))));
+}
+
 /* At a stop, handlers are called from the highest priority to the lowest */
 static void first_handler(void *opaque, bool running, RunState state)
 {
@@ -158,10 +202,34 @@ static void first_handler(void *opaque, bool running, RunState state)
     }
 }
 
+static void take_signals(CPUState *cpu, run_on_cpu_data unused)
+{
+    qatomic_set_mb(&cpu->thread_kicked, false);
+}
+
+/*
+ * QEMU resumes a vCPU by a signal as well, which would end the first KVM_RUN at
+ * once.  A thread that waits hears of it without.  It takes signals again
+ * before it runs the vCPU, even if it is in the midst of other work.
+ */
+static void need_no_signal(void)
+{
+    CPUState *cpu;
+
+    if (!kvm_enabled() || !all_wait()) {
+        return;
+    }
+    CPU_FOREACH(cpu) {
+        cpu->thread_kicked = true;
+        async_run_on_cpu(cpu, take_signals, RUN_ON_CPU_NULL);
+    }
+}
+
 static void last_handler(void *opaque, bool running, RunState state)
 {
     if (running) {
         ram_reset_vcpus_return();
+        need_no_signal();
     } else {
         ram_reset_vcpus_borrow();
     }

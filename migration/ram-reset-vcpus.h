@@ -7,6 +7,8 @@
 #ifndef MIGRATION_RAM_RESET_VCPUS_H
 #define MIGRATION_RAM_RESET_VCPUS_H
 
+#include "qapi/qapi-types-run-state.h"
+
 /*
  * QEMU has a vCPU's own thread do what is done to the vCPU, and waits for it.
  * A load does that about nine times, one vCPU after the other, and each wakes
@@ -58,5 +60,17 @@ void ram_reset_vcpu_clear(CPUState *cpu);
  * stopped, and when it goes on
  */
 void ram_reset_vcpus_at_stop(void);
+
+/**
+ * ram_reset_vcpus_stop: as vm_stop(), without waking up vCPUs that wait already
+ */
+void ram_reset_vcpus_stop(RunState state);
+
+/**
+ * ram_reset_vcpu_stop_current: as cpu_stop_current(), and then call @function
+ *
+ * It is called at once if this is no vCPU's thread.
+ */
+void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
 
 #endif

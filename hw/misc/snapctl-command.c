@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "block/snapshot.h"
 #include "hw/misc/snapctl-internal.h"
+#include "migration/ram-reset-vcpus.h"
 #include "migration/ram-reset.h"
 #include "migration/snapshot.h"
 #include "qapi/clone-visitor.h"
@@ -72,6 +73,17 @@ static void refuse(SnapctlState *s, uint32_t error)
     snapctl_finish(s, SNAPCTL_STATUS_REFUSED, error);
 }
 
+static void begin_stopped(void *opaque)
+{
+    SnapctlState *s = opaque;
+
+    /* unless it has been unplugged since */
+    if (s->bh) {
+        qemu_bh_schedule(s->bh);
+    }
+    object_unref(OBJECT(s));
+}
+
 void snapctl_begin(SnapctlState *s, uint32_t command)
 {
     uint32_t error = check(s, command);
@@ -85,8 +97,8 @@ void snapctl_begin(SnapctlState *s, uint32_t command)
     s->status = SNAPCTL_STATUS_PENDING;
     s->error = SNAPCTL_ERROR_NONE;
     /* The vCPU would only wait for the outcome, and hold up the main loop */
-    cpu_stop_current();
-    qemu_bh_schedule(s->bh);
+    object_ref(OBJECT(s));
+    ram_reset_vcpu_stop_current(begin_stopped, s);
 }
 
 /*
@@ -113,7 +125,7 @@ static bool load(SnapctlState *s, const char *tag, Error **errp)
     ERRP_GUARD();
     RunState state = runstate_get();
 
-    vm_stop(RUN_STATE_RESTORE_VM);
+    ram_reset_vcpus_stop(RUN_STATE_RESTORE_VM);
     if (must_wait()) {
         vm_start();
         return false;
@@ -296,7 +308,7 @@ void snapctl_command_init(SnapctlState *s)
 
 void snapctl_command_exit(SnapctlState *s)
 {
-    qemu_bh_delete(s->bh);
+    g_clear_pointer(&s->bh, qemu_bh_delete);
     if (s->command) {
         aio_bh_schedule_oneshot(iohandler_get_aio_context(), resume_bh, NULL);
     }
