@@ -44,7 +44,7 @@ void ram_reset_vcpus_begin_reset(void);
 void ram_reset_vcpus_end_reset(void);
 
 /**
- * ram_reset_vcpu_forget: take the state of a vCPU for QEMU's, without reading it
+ * ram_reset_vcpu_forget: take a vCPU's state for QEMU's, without reading it
  *
  * Returns: false if KVM has state that the load does not write
  */

@@ -145,6 +145,10 @@ def tsc() -> Path:
     return _compile(PRODUCTS / 'tsc.so', [HOST / 'tsc.c'], flags=PRELOADED)
 
 
+def vcpus() -> Path:
+    return _compile(PRODUCTS / 'vcpus.so', [HOST / 'vcpus.c'], flags=PRELOADED)
+
+
 def kernel() -> Path:
     return GUEST / 'vmlinuz'
 
