@@ -211,7 +211,7 @@ static void give_up_shortcut(void)
     load.shortcut.ram_end = 0;
     ram_reset_kept_forget();
     ram_reset_map_release();
-    ram_reset_code_release(false);
+    ram_reset_code_release(false, false);
     ram_reset_template_close();
 }
 
@@ -399,7 +399,7 @@ bool ram_reset_load_end(int ret, Error **errp)
     ram_reset_ticks_go_back();
     ram_reset_slots_change(false);
     ok = is_what_the_snapshot_has(ret, errp);
-    ram_reset_code_release(ok && !ret && load.shortcut.rewound);
+    ram_reset_code_release(ok && !ret && load.shortcut.rewound, ok && !ret);
     info = finish(ok && !ret);
     info->devices_kept = note_devices(info->success);
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);

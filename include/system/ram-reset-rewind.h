@@ -109,8 +109,9 @@ void ram_reset_map_release(void);
  * @kept: what TCG has translated may be kept, other than of what
  *     ram_reset_rewind() has put back: RAM is as it has left it.  Else all is
  *     dropped, if QEMU has not done so.
+ * @loaded: the load has succeeded, vCPUs' states are loaded
  */
-void ram_reset_code_release(bool kept);
+void ram_reset_code_release(bool kept, bool loaded);
 
 /**
  * ram_reset_query_rewind: what there is to say of the baseline, owned by the

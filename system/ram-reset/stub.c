@@ -119,7 +119,7 @@ bool ram_reset_keeps_code(void)
     return false;
 }
 
-void ram_reset_code_release(bool kept)
+void ram_reset_code_release(bool kept, bool loaded)
 {
 }
 

@@ -110,7 +110,7 @@ void translated_hold(void)
                       vhost_get_max_memslots() == UINT_MAX;
 }
 
-void ram_reset_code_release(bool kept)
+void ram_reset_code_release(bool kept, bool loaded)
 {
     bool held = translated.held;
 
@@ -118,7 +118,9 @@ void ram_reset_code_release(bool kept)
         return;
     }
     translated.held = false;
-    if (!(kept && held) && (held || RAM_RESET_FLUSH_AT_STOP)) {
+    if (kept && held) {
+        trace_ram_reset_keep_code();
+    } else if (held || !loaded || RAM_RESET_FLUSH_AT_STOP) {
         drop_all();
     }
     flush_at_once(false);
