@@ -131,6 +131,7 @@ void ram_reset_load_reverted(void)
         if (ram_reset_rewind_wanted() &&
             !ram_reset_snapshot_rewind_blocker(load.bs, &load.sn)) {
             ram_reset_keep_devices(key, map);
+            ram_reset_flags.roms_stay = !migrate_ignore_shared();
         }
     }
     load.times.reverted = now();
@@ -183,6 +184,7 @@ static void begin_whole_load(void)
 
 void ram_reset_load_begin(void)
 {
+    ram_reset_flags.roms_stay = false;
     ram_reset_devices_reset();
     load.times.was_reset = now();
     ram_reset_vcpus_end_reset();

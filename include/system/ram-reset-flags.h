@@ -34,9 +34,13 @@
  * @saving: savevm saves RAM, so that nobody writes to it.  migration/
  *     ram-reset-save.c sets it, in the thread that saves; who saves RAM reads
  *     it, in any thread.  Atomic.
+ *
+ * @roms_stay: A system reset need not write ROMs to memory, a rewind restores
+ *     it.  ram-reset.c sets it, with the BQL held; so is it read.
  */
 typedef struct RamResetFlags {
-    bool running, tracking, noting, any_mapped, dirty_bits_taken, saving;
+    bool running, tracking, noting, any_mapped, dirty_bits_taken, saving,
+         roms_stay;
 } RamResetFlags;
 
 extern RamResetFlags ram_reset_flags;
