@@ -76,6 +76,17 @@ void ram_reset_vcpu_clear(CPUState *cs)
         kvm_vcpu_ioctl(cs, KVM_SET_MSRS, &msr);
     }
 }
+
+/*
+ * A second, says KVM, but compares with the one that was written last.  A third
+ * leaves room for any two of them, and for the time that it takes.
+ */
+bool ram_reset_vcpu_clocks_agree(CPUState *a, CPUState *b)
+{
+    int64_t ahead = cpu_env(a)->tsc - cpu_env(b)->tsc;
+
+    return llabs(ahead) < cpu_env(b)->tsc_khz * 1000 / 3;
+}
 #else
 bool ram_reset_vcpu_forget(CPUState *cs)
 {
@@ -84,5 +95,10 @@ bool ram_reset_vcpu_forget(CPUState *cs)
 
 void ram_reset_vcpu_clear(CPUState *cs)
 {
+}
+
+bool ram_reset_vcpu_clocks_agree(CPUState *a, CPUState *b)
+{
+    return false;
 }
 #endif

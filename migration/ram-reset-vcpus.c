@@ -12,6 +12,7 @@
 #include "system/kvm.h"
 #include "system/ram-reset-compat.h"
 #include "system/runstate.h"
+#include "migration/ram-reset-vcpus-helper.h"
 #include "migration/ram-reset-vcpus.h"
 
 typedef struct Borrowed {
@@ -26,7 +27,9 @@ static struct {
     GArray *cpus;
     const AccelOpsClass *ops;
     AccelOpsClass own;
-    GHashTable *forgotten;      /* not NULL in the system reset of a load */
+    bool resetting;             /* by the system reset of a load */
+    GHashTable *forgotten;      /* in it */
+    GPtrArray *later;           /* that are yet to be written */
 } vcpus;
 
 /* What is called for a vCPU takes it for that of the thread that it is in */
@@ -41,26 +44,47 @@ static void call(void (*function)(CPUState *cpu), CPUState *cpu)
 
 static void synchronize_state(CPUState *cpu)
 {
-    if (vcpus.forgotten && ram_reset_vcpu_forget(cpu)) {
+    if (vcpus.resetting && ram_reset_vcpu_forget(cpu)) {
         g_hash_table_add(vcpus.forgotten, cpu);
     } else {
         call(vcpus.ops->synchronize_state, cpu);
     }
 }
 
+static bool is_forgotten(CPUState *cpu)
+{
+    return vcpus.forgotten && g_hash_table_contains(vcpus.forgotten, cpu);
+}
+
 /* If not, the load does */
 static void synchronize_post_reset(CPUState *cpu)
 {
-    if (vcpus.forgotten && g_hash_table_contains(vcpus.forgotten, cpu)) {
+    if (vcpus.resetting && is_forgotten(cpu)) {
         ram_reset_vcpu_clear(cpu);
     } else {
         call(vcpus.ops->synchronize_post_reset, cpu);
     }
 }
 
+/*
+ * The first one's clock is the one that KVM synchronizes the others with, so it
+ * is written first.
+ */
 static void synchronize_post_init(CPUState *cpu)
 {
-    call(vcpus.ops->synchronize_post_init, cpu);
+    bool last = !CPU_NEXT(cpu);
+
+    if (cpu == first_cpu || !is_forgotten(cpu) ||
+        !ram_reset_vcpu_clocks_agree(cpu, first_cpu)) {
+        call(vcpus.ops->synchronize_post_init, cpu);
+    } else {
+        g_ptr_array_add(vcpus.later, cpu);
+    }
+    if (last && vcpus.later) {
+        ram_reset_vcpus_side_by_side(vcpus.later,
+                                     vcpus.ops->synchronize_post_init);
+        g_ptr_array_set_size(vcpus.later, 0);
+    }
 }
 
 static void synchronize_pre_loadvm(CPUState *cpu)
@@ -135,17 +159,23 @@ void ram_reset_vcpus_return(void)
         b->cpu->thread = b->thread;
     }
     g_clear_pointer(&vcpus.cpus, g_array_unref);
+    g_clear_pointer(&vcpus.forgotten, g_hash_table_unref);
+    g_clear_pointer(&vcpus.later, g_ptr_array_unref);
     cpus_register_accel(vcpus.ops);
 }
 
 void ram_reset_vcpus_begin_reset(void)
 {
-    vcpus.forgotten = g_hash_table_new(NULL, NULL);
+    if (vcpus.cpus) {
+        vcpus.resetting = true;
+        vcpus.forgotten = g_hash_table_new(NULL, NULL);
+        vcpus.later = g_ptr_array_new();
+    }
 }
 
 void ram_reset_vcpus_end_reset(void)
 {
-    g_clear_pointer(&vcpus.forgotten, g_hash_table_unref);
+    vcpus.resetting = false;
 }
 
 void ram_reset_vcpus_stop(RunState state)

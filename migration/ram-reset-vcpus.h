@@ -39,7 +39,7 @@ void ram_reset_vcpus_return(void);
 void ram_reset_vcpus_begin_reset(void);
 
 /**
- * ram_reset_vcpus_end_reset: it has ended, or will not begin; idempotent
+ * ram_reset_vcpus_end_reset: it has ended
  */
 void ram_reset_vcpus_end_reset(void);
 
@@ -54,6 +54,12 @@ bool ram_reset_vcpu_forget(CPUState *cpu);
  * ram_reset_vcpu_clear: end what else the reset of a forgotten vCPU would
  */
 void ram_reset_vcpu_clear(CPUState *cpu);
+
+/**
+ * ram_reset_vcpu_clocks_agree: whether KVM takes both TSCs, as they have been
+ * loaded, for one, in whichever order they are written
+ */
+bool ram_reset_vcpu_clocks_agree(CPUState *a, CPUState *b);
 
 /**
  * ram_reset_vcpus_at_stop: from now on, also what devices do when the guest is
