@@ -35,7 +35,7 @@ static struct {
     GPtrArray *units;           /* NULL if they have to be found anew */
     GPtrArray *buses;           /* PCIBus */
     GPtrArray *held;            /* Object, not to be reset */
-    bool buses_held;
+    bool buses_held, map_changed;
 } all;
 
 static void free_unit(gpointer p)
@@ -173,15 +173,33 @@ void ram_reset_devices_forget(void)
     g_clear_pointer(&all.buses, g_ptr_array_unref);
 }
 
+/* Among what devices have in memory are pointers to what QEMU makes of the map */
+static void map_changed(MemoryListener *listener)
+{
+    all.map_changed = true;
+}
+
+static void watch_map(void)
+{
+    static MemoryListener listener = {
+        .name = "ram-reset-devices", .commit = map_changed,
+    };
+
+    if (!listener.address_space) {
+        memory_listener_register(&listener, &address_space_memory);
+    }
+}
+
 void ram_reset_devices_copy(void)
 {
+    watch_map();
     if (!all.units) {
         find_units();
     }
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        if (!u->known || u->kept) {
+        if (!u->known || (u->kept && !all.map_changed)) {
             continue;
         }
         u->copy = u->copy ?: g_byte_array_new();
@@ -278,6 +296,7 @@ unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
         return 0;
     }
     all.held = g_ptr_array_new();
+    all.map_changed = false;
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 

@@ -21,6 +21,9 @@
 #include "hw/virtio/virtio-serial.h"
 #include "system/ram-reset/devices/virtio.h"
 
+/* As in hw/i386/vapic.c */
+#define VAPIC_ACTIVE 1
+
 const void *device_field(DeviceState *dev, const char *name)
 {
     const VMStateField *f = qdev_get_vmsd(dev)->fields;
@@ -31,12 +34,19 @@ const void *device_field(DeviceState *dev, const char *name)
     return f->name ? (const char *)dev + f->offset : NULL;
 }
 
-/* An active one has work for the CPUs when it is loaded */
+/*
+ * An active one has work for the CPUs when it is loaded, and when they run.
+ * The rest of the instance follows from the fields, and from having run.
+ */
 static void sweep_vapic(DeviceState *dev, DeviceSweep *s)
 {
     const uint32_t *state = device_field(dev, "state");
+    const VMStateField *f;
 
-    device_sweep_require(s, state && !*state);
+    device_sweep_require(s, state && *state != VAPIC_ACTIVE);
+    for (f = qdev_get_vmsd(dev)->fields; f->name; f++) {
+        device_sweep(s, (const char *)dev + f->offset, f->size);
+    }
 }
 
 static void sweep_acpi(ACPIREGS *regs, CPUHotplugState *cpus,
@@ -124,7 +134,7 @@ static const DeviceKind kinds[] = {
       .hole_end = offsetof(XHCIState, cmd_ring), .inner = true, .sweep = sweep_xhci },
     { "i440FX", sizeof(PCII440FXState) },
     { "ich9-ahci", .sweep = sweep_ahci },
-    { "kvmvapic", .sweep = sweep_vapic },
+    { "kvmvapic", .fields_only = true, .sweep = sweep_vapic },
     { "mch", sizeof(MCHPCIState) },
     { "pcie-root-port" },
     { "qemu-xhci" },

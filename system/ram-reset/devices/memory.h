@@ -51,6 +51,8 @@ void device_sweep_require(DeviceSweep *s, bool condition);
  *     another device, or nothing that the guest could see
  * @hole_in: what these are offsets in: a field of the VM state; NULL for the
  *     instance
+ * @fields_only: of the instance, only the fields of the VM state are looked at,
+ *     by @sweep; all of them are plain
  * @inner: it is looked at with the device that it is a part of
  * @legacy: it registers a function to be reset by, for a part of its instance
  * @sweep: for what the device has beside its instance and, for PCI devices, its
@@ -60,7 +62,7 @@ typedef struct DeviceKind {
     const char *type;
     size_t size, hole, hole_end;
     const char *hole_in;
-    bool inner, legacy;
+    bool fields_only, inner, legacy;
     void (*sweep)(DeviceState *dev, DeviceSweep *s);
 } DeviceKind;
 
