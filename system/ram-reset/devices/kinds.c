@@ -18,6 +18,7 @@
 #include "hw/usb/hcd-xhci-pci.h"
 #include "migration/vmstate.h"
 #include "system/block-backend.h"
+#include "hw/virtio/virtio-pci.h"
 #include "hw/virtio/virtio-serial.h"
 #include "system/ram-reset/devices/virtio.h"
 
@@ -123,30 +124,44 @@ static void sweep_xhci(DeviceState *dev, DeviceSweep *s)
     }
 }
 
+/* From a member of a struct up to another one */
+#define HOLE(type, member, end) { offsetof(type, member), offsetof(type, end) }
+/* The member only */
+#define HOLE_OF(type, member) \
+    { offsetof(type, member), \
+      offsetof(type, member) + sizeof(((type *)NULL)->member) }
+
+/* These are made anew whenever the VM goes on, and empty while it is stopped */
+#define VIRTIO_PCI_HOLES {                                          \
+        HOLE_OF(VirtIOPCIProxy, bar.ioeventfds),                    \
+        HOLE_OF(VirtIOPCIProxy, notify.mr.ioeventfds),              \
+        HOLE_OF(VirtIOPCIProxy, notify_pio.mr.ioeventfds),          \
+    }
+
 static const DeviceKind kinds[] = {
-    { "ICH9-LPC", .hole = offsetof(ICH9LPCState, rtc),
-      .hole_end = offsetof(ICH9LPCState, rtc) + sizeof(MC146818RtcState),
-      .legacy = true, .sweep = sweep_ich9 },
-    { "PIIX4_PM", sizeof(PIIX4PMState), .sweep = sweep_piix4_pm },
-    { "VGA", .hole_in = "vga", .hole = offsetof(VGACommonState, con),
-      .hole_end = offsetof(VGACommonState, retrace), .legacy = true },
-    { "base-xhci", .hole = offsetof(XHCIState, intr),
-      .hole_end = offsetof(XHCIState, cmd_ring), .inner = true, .sweep = sweep_xhci },
-    { "i440FX", sizeof(PCII440FXState) },
+    { "ICH9-LPC", .legacy = true, .sweep = sweep_ich9,
+      .holes = { HOLE_OF(ICH9LPCState, rtc) } },
+    { "PIIX4_PM", .size = sizeof(PIIX4PMState), .sweep = sweep_piix4_pm },
+    { "VGA", .legacy = true, .holes_in = "vga",
+      .holes = { HOLE(VGACommonState, con, retrace) } },
+    { "base-xhci", .inner = true, .sweep = sweep_xhci,
+      .holes = { HOLE(XHCIState, intr, cmd_ring) } },
+    { "i440FX", .size = sizeof(PCII440FXState) },
     { "ich9-ahci", .sweep = sweep_ahci },
     { "kvmvapic", .fields_only = true, .sweep = sweep_vapic },
-    { "mch", sizeof(MCHPCIState) },
+    { "mch", .size = sizeof(MCHPCIState) },
     { "pcie-root-port" },
     { "qemu-xhci" },
     { "usb-tablet", .inner = true },
     { "virtconsole", .inner = true, .sweep = device_sweep_virtio_port },
     { "virtio-blk-device", .inner = true, .sweep = device_sweep_virtio_blk },
-    { "virtio-blk-pci" },
+    { "virtio-blk-pci", .holes = VIRTIO_PCI_HOLES },
     { "virtio-net-device", .inner = true, .sweep = device_sweep_virtio_net },
-    { "virtio-net-pci" },
-    { "virtio-serial-device", .hole = offsetof(VirtIOSerial, post_load),
-      .hole_end = offsetof(VirtIOSerial, serial), .inner = true, .sweep = device_sweep_virtio_serial },
-    { "virtio-serial-pci" },
+    { "virtio-net-pci", .holes = VIRTIO_PCI_HOLES },
+    { "virtio-serial-device", .inner = true,
+      .sweep = device_sweep_virtio_serial,
+      .holes = { HOLE_OF(VirtIOSerial, post_load) } },
+    { "virtio-serial-pci", .holes = VIRTIO_PCI_HOLES },
     { "virtserialport", .inner = true, .sweep = device_sweep_virtio_port },
     { "vmmouse" },
 };

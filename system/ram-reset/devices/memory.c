@@ -62,6 +62,13 @@ static int by_start(gconstpointer a, gconstpointer b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
+static void add_hole(GArray *holes, const uint8_t *start, const uint8_t *end)
+{
+    DevicePiece hole = { start, end };
+
+    g_array_append_val(holes, hole);
+}
+
 /* Which parts of @devices are not to be looked at, in order */
 static GArray *find_holes(GPtrArray *devices)
 {
@@ -71,15 +78,13 @@ static GArray *find_holes(GPtrArray *devices)
         DeviceState *dev = g_ptr_array_index(devices, i);
         const uint8_t *start = (const uint8_t *)dev;
         const DeviceKind *kind = device_kind(dev);
-        /* References to it come and go */
-        DevicePiece hole = { start, start + sizeof(Object) };
 
-        g_array_append_val(holes, hole);
-        if (kind->hole_end) {
-            start = kind->hole_in ? device_field(dev, kind->hole_in) : start;
-            hole.start = start + kind->hole;
-            hole.end = start + kind->hole_end;
-            g_array_append_val(holes, hole);
+        /* References to it come and go */
+        add_hole(holes, start, start + sizeof(Object));
+        start = kind->holes_in ? device_field(dev, kind->holes_in) : start;
+        for (int j = 0; j < ARRAY_SIZE(kind->holes) && kind->holes[j][1]; j++) {
+            add_hole(holes, start + kind->holes[j][0],
+                     start + kind->holes[j][1]);
         }
     }
     g_array_sort(holes, by_start);

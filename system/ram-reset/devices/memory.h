@@ -47,9 +47,9 @@ void device_sweep_require(DeviceSweep *s, bool condition);
  * @type: its name
  * @size: of an instance that may lie in another object; 0 if it does not, or
  *     in that of a device that it is a part of
- * @hole, @hole_end: a part of the instance that is not to be looked at, being
- *     another device, or nothing that the guest could see
- * @hole_in: what these are offsets in: a field of the VM state; NULL for the
+ * @holes: from where to where the instance is not to be looked at, being another
+ *     device, or nothing that the guest could see
+ * @holes_in: what these are offsets in: a field of the VM state; NULL for the
  *     instance
  * @fields_only: of the instance, only the fields of the VM state are looked at,
  *     by @sweep; all of them are plain
@@ -60,8 +60,8 @@ void device_sweep_require(DeviceSweep *s, bool condition);
  */
 typedef struct DeviceKind {
     const char *type;
-    size_t size, hole, hole_end;
-    const char *hole_in;
+    size_t size, holes[3][2];
+    const char *holes_in;
     bool fields_only, inner, legacy;
     void (*sweep)(DeviceState *dev, DeviceSweep *s);
 } DeviceKind;

@@ -49,10 +49,15 @@ void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s)
 {
     VirtIOBlock *blk = VIRTIO_BLK(dev);
     bool cache = blk_enable_write_cache(blk->blk);
+    VirtIODevice *vdev = VIRTIO_DEVICE(dev);
 
     device_sweep_virtio(dev, s);
     device_sweep_require(s, !blk->rq);
-    device_sweep(s, &cache, sizeof(cache));
+    /* Otherwise it is set anew whenever the VM goes on */
+    if (virtio_vdev_has_feature(vdev, VIRTIO_BLK_F_CONFIG_WCE) ||
+        !(vdev->status & VIRTIO_CONFIG_S_DRIVER_OK)) {
+        device_sweep(s, &cache, sizeof(cache));
+    }
 }
 
 static void sweep_net_client(NetClientState *nc, DeviceSweep *s)
