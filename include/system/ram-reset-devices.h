@@ -7,7 +7,8 @@
 #ifndef SYSTEM_RAM_RESET_DEVICES_H
 #define SYSTEM_RAM_RESET_DEVICES_H
 
-#include "hw/vmstate-if.h"
+#include "system/ram-reset-compat.h"
+#include "migration/vmstate.h"
 
 /*
  * A load resets all devices and loads the state of each.  If a device is, byte

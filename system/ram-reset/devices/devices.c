@@ -9,7 +9,6 @@
 #include "hw/pci/msix.h"
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pci_device.h"
-#include "hw/resettable.h"
 #include "migration/vmstate.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset/devices/legacy.h"

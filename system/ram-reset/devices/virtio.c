@@ -33,7 +33,7 @@ static void sweep_queues(VirtIODevice *vdev, DeviceSweep *s)
     device_sweep(s, vectors, sizeof(vectors));
 }
 
-void device_sweep_virtio(DeviceState *dev, DeviceSweep *s)
+static void sweep_virtio(DeviceState *dev, DeviceSweep *s)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(dev);
 
@@ -51,7 +51,7 @@ void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s)
     bool cache = blk_enable_write_cache(blk->blk);
     VirtIODevice *vdev = VIRTIO_DEVICE(dev);
 
-    device_sweep_virtio(dev, s);
+    sweep_virtio(dev, s);
     device_sweep_require(s, !blk->rq);
     /* Otherwise it is set anew whenever the VM goes on */
     if (virtio_vdev_has_feature(vdev, VIRTIO_BLK_F_CONFIG_WCE) ||
@@ -74,7 +74,7 @@ void device_sweep_virtio_net(DeviceState *dev, DeviceSweep *s)
     VirtIONet *net = VIRTIO_NET(dev);
     VirtioNetRssData *rss = &net->rss_data;
 
-    device_sweep_virtio(dev, s);
+    sweep_virtio(dev, s);
     device_sweep_timer(s, net->announce_timer.tm);
     device_sweep_require(s, QTAILQ_EMPTY(&net->rsc_chains) &&
                             !net->failover);
@@ -94,7 +94,7 @@ void device_sweep_virtio_serial(DeviceState *dev, DeviceSweep *s)
     VirtIOSerial *serial = VIRTIO_SERIAL(dev);
     size_t words = DIV_ROUND_UP(serial->serial.max_virtserial_ports, 32);
 
-    device_sweep_virtio(dev, s);
+    sweep_virtio(dev, s);
     device_sweep(s, serial->ports_map, words * sizeof(*serial->ports_map));
 }
 

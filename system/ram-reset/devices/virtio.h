@@ -9,7 +9,7 @@
 
 #include "system/ram-reset/devices/memory.h"
 
-void device_sweep_virtio(DeviceState *dev, DeviceSweep *s);
+/* For DeviceKind */
 void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s);
 void device_sweep_virtio_net(DeviceState *dev, DeviceSweep *s);
 void device_sweep_virtio_serial(DeviceState *dev, DeviceSweep *s);
