@@ -65,7 +65,8 @@ static void free_section(gpointer p)
 static GPtrArray *described_sections(const char *text, const char *end)
 {
     g_autoptr(GPtrArray) descs = vmdesc_parse(text, end - text);
-    g_autoptr(GPtrArray) sections = g_ptr_array_new_with_free_func(free_section);
+    g_autoptr(GPtrArray) sections =
+        g_ptr_array_new_with_free_func(free_section);
 
     for (int i = 0; descs && i < descs->len; i++) {
         const VMDesc *desc = g_ptr_array_index(descs, i);

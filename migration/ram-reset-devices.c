@@ -6,8 +6,10 @@
 
 #include "qemu/osdep.h"
 #include "system/ram-reset-devices.h"
+#include "system/ram-reset-rewind.h"
 #include "migration/ram-reset-description.h"
 #include "migration/ram-reset-devices.h"
+#include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-kept.h"
 
 /* BQL */
@@ -81,19 +83,24 @@ void ram_reset_devices_reset(void)
     ram_reset_devices_release();
 }
 
-unsigned ram_reset_devices_loaded(const char *key)
+unsigned ram_reset_devices_loaded(BlockDriverState *bs,
+                                  const QEMUSnapshotInfo *sn, bool success)
 {
+    g_autofree char *key = NULL;
     unsigned kept = devices.kept;
 
     ram_reset_devices_release();
     ram_reset_kept_leave_nothing_out();
     devices.kept = 0;
+    if (success && ram_reset_rewind_wanted()) {
+        key = ram_reset_snapshot_key(bs, sn);
+    }
     if (!key || g_strcmp0(key, devices.key)) {
         forget();
     }
     if (key) {
         ram_reset_devices_copy();
-        devices.key = devices.key ?: g_strdup(key);
+        devices.key = devices.key ?: g_steal_pointer(&key);
     }
     return kept;
 }

@@ -7,6 +7,8 @@
 #ifndef MIGRATION_RAM_RESET_DEVICES_H
 #define MIGRATION_RAM_RESET_DEVICES_H
 
+#include "block/snapshot.h"
+
 /**
  * ram_reset_keep_devices: a load of the snapshot @key has begun, which is going
  * to be a rewind; all devices will be reset, but those that are as the snapshot
@@ -24,10 +26,11 @@ void ram_reset_devices_reset(void);
 /**
  * ram_reset_devices_loaded: the load is over
  *
- * @key: as before; NULL if it has failed
+ * @bs: where the VM state of @sn is
  *
  * Returns: how many devices have not been loaded
  */
-unsigned ram_reset_devices_loaded(const char *key);
+unsigned ram_reset_devices_loaded(BlockDriverState *bs,
+                                  const QEMUSnapshotInfo *sn, bool success);
 
 #endif

@@ -42,8 +42,9 @@ QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 const uint8_t *ram_reset_kept_devices(const char *key, size_t *size);
 
 /**
- * ram_reset_kept_leave_out: until ram_reset_kept_leave_nothing_out(), files that
- * are read go on at @end when they come to @start, in what is kept behind RAM
+ * ram_reset_kept_leave_out: until ram_reset_kept_leave_nothing_out(), files
+ * that are read go on at @end when they come to @start, in what is kept behind
+ * RAM
  *
  * Nothing must be left out up to the end.
  */

@@ -366,16 +366,6 @@ static RamResetLoadInfo *finish(bool success)
     return info;
 }
 
-static unsigned note_devices(bool success)
-{
-    g_autofree char *key = NULL;
-
-    if (success && ram_reset_rewind_wanted()) {
-        key = ram_reset_snapshot_key(load.bs, &load.sn);
-    }
-    return ram_reset_devices_loaded(key);
-}
-
 static void note_failure(void)
 {
     ram_reset_set_part(load.sn.name);
@@ -403,7 +393,8 @@ bool ram_reset_load_end(int ret, Error **errp)
     ok = is_what_the_snapshot_has(ret, errp);
     ram_reset_code_release(ok && !ret && load.shortcut.rewound, ok && !ret);
     info = finish(ok && !ret);
-    info->devices_kept = note_devices(info->success);
+    info->devices_kept = ram_reset_devices_loaded(load.bs, &load.sn,
+                                                  info->success);
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
         ram_reset_set_whole();

@@ -12,6 +12,7 @@
 #include "migration/vmstate.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset/devices/legacy.h"
+#include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/memory.h"
 #include "system/ram-reset/trace.h"
 
@@ -172,7 +173,7 @@ void ram_reset_devices_forget(void)
     g_clear_pointer(&all.buses, g_ptr_array_unref);
 }
 
-/* Among what devices have in memory are pointers to what QEMU makes of the map */
+/* Devices have pointers to what QEMU makes of the map */
 static void map_changed(MemoryListener *listener)
 {
     all.map_changed = true;

@@ -20,20 +20,11 @@
 #include "system/block-backend.h"
 #include "hw/virtio/virtio-pci.h"
 #include "hw/virtio/virtio-serial.h"
+#include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/virtio.h"
 
 /* As in hw/i386/vapic.c */
 #define VAPIC_ACTIVE 1
-
-const void *device_field(DeviceState *dev, const char *name)
-{
-    const VMStateField *f = qdev_get_vmsd(dev)->fields;
-
-    while (f->name && strcmp(f->name, name)) {
-        f++;
-    }
-    return f->name ? (const char *)dev + f->offset : NULL;
-}
 
 /*
  * An active one has work for the CPUs when it is loaded, and when they run.

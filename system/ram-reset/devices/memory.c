@@ -6,32 +6,10 @@
 
 #include "qemu/osdep.h"
 #include <malloc.h>
-#include "qemu/timer.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pci_device.h"
+#include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/memory.h"
-
-void device_sweep(DeviceSweep *s, const void *memory, size_t length)
-{
-    if (s->into && memory) {
-        g_byte_array_append(s->into, memory, length);
-    } else if (!s->into && s->ok) {
-        s->ok = memory ? s->at + length <= s->length &&
-                         !memcmp(memory, s->copy + s->at, length)
-                       : s->ok;
-    }
-    s->at += memory ? length : 0;
-}
-
-void device_sweep_timer(DeviceSweep *s, QEMUTimer *timer)
-{
-    device_sweep_require(s, !timer || !timer_pending(timer));
-}
-
-void device_sweep_require(DeviceSweep *s, bool condition)
-{
-    s->ok &= condition;
-}
 
 static void sweep_pci(PCIDevice *pci, DeviceSweep *s)
 {

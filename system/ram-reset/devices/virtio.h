@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_DEVICES_VIRTIO_H
 #define RAM_RESET_DEVICES_VIRTIO_H
 
-#include "system/ram-reset/devices/memory.h"
+#include "system/ram-reset/devices/sweep.h"
 
 /* For DeviceKind */
 void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s);
