@@ -65,7 +65,7 @@ static void *help(void *opaque)
 
 static void initialize(void)
 {
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned cpus = g_get_num_processors();
 
     job.initialized = true;
     qemu_sem_init(&job.work, 0);
