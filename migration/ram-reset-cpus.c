@@ -10,34 +10,17 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "qemu/bswap.h"
 #include "qemu/cutils.h"
 #include "qemu/units.h"
 #include "block/block.h"
 #include "hw/core/cpu.h"
 #include "migration.h"
-#include "savevm.h"
 #include "migration/ram-reset-cpus.h"
+#include "migration/ram-reset-vmdesc.h"
 
 /* What is read of a VM state to find its description, at first and at most */
 #define FIRST   (64 * KiB)
 #define MOST    (16 * MiB)
-
-/* A mark, the length, and the text, which ends with the VM state */
-#define MARKS   (2 + sizeof(uint32_t))
-
-/* The last one: what is before may be a guest's bytes, and JSON has no EOF */
-static const char *find_description(const uint8_t *buf, size_t len)
-{
-    for (size_t i = len < MARKS ? 0 : len - MARKS; i--; ) {
-        if (buf[i] == QEMU_VM_EOF && buf[i + 1] == QEMU_VM_VMDESCRIPTION &&
-            ldl_be_p(buf + i + 2) == len - i - MARKS &&
-            buf[i + MARKS] == '{') {
-            return (const char *)buf + i + MARKS;
-        }
-    }
-    return NULL;
-}
 
 /* With a 0 at its end; NULL if there is none */
 static char *read_description(BlockDriverState *image, uint64_t size)
@@ -55,7 +38,7 @@ static char *read_description(BlockDriverState *image, uint64_t size)
             return NULL;
         }
         buf[len] = 0;
-        text = find_description(buf, len);
+        text = vmdesc_find(buf, len);
         if (text) {
             return g_strdup(text);
         }

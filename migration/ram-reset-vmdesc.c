@@ -233,6 +233,9 @@ int64_t vmdesc_size(const VMDesc *d)
             return -1;
         }
         size += field->size * field->len;
+        if (size > MAX_SIZE) {
+            return -1;
+        }
     }
     for (unsigned i = 0; i < d->subsections->len; i++) {
         const VMDesc *sub = g_ptr_array_index(d->subsections, i);

@@ -31,6 +31,7 @@
 #include "migration/ram-reset-timers.h"
 #include "migration/ram-reset-vcpus.h"
 #include "migration/ram-reset-verify.h"
+#include "migration/ram-reset-verify-devices.h"
 #include "migration/ram-reset-vmgenid.h"
 #include "migration/ram-reset-whole.h"
 #include "migration/ram-reset-zeros.h"
@@ -227,7 +228,8 @@ bool ram_reset_load_skip(QEMUFile *f)
     bool mapped = migrate_mapped_ram() && ram_reset_enabled();
 
     if (!load.active || (!ram_reset_rewind_wanted() &&
-                         !ram_reset_templates_wanted() && !mapped)) {
+                         !ram_reset_templates_wanted() &&
+                         !ram_reset_verify_wanted() && !mapped)) {
         return false;
     }
     ram_sections_enter(&load.sections, f);
@@ -346,7 +348,10 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
         error_setg(errp, "RAM cannot be verified: it was switched on in the "
                    "middle of the load");
     } else {
-        return true;
+        return !ram_reset_verify_wanted() ||
+               ram_reset_check_devices(load.bs, load.shortcut.ram_end ?:
+                                       load.sections.end,
+                                       load.sn.vm_state_size, errp);
     }
     return false;
 }

@@ -64,6 +64,21 @@ typedef void RamResetClassData;
 #define MIG_EVENT_SETUP MIG_EVENT_PRECOPY_SETUP
 #endif
 
+/* Without what ends the VM state */
+#if !RAM_RESET_QEMU_SINCE(11, 1)
+#define qemu_savevm_state_non_iterable(f, errp) \
+    (!qemu_savevm_state_complete_precopy_non_iterable(f, true) || \
+     (error_setg(errp, "a device cannot be saved"), false))
+#if RAM_RESET_QEMU_SINCE(10, 2)
+#define vmstate_load_vmsd(f, vmsd, opaque, version, errp) \
+    (!vmstate_load_state(f, vmsd, opaque, version, errp))
+#else
+#define vmstate_load_vmsd(f, vmsd, opaque, version, errp) \
+    (!vmstate_load_state(f, vmsd, opaque, version) || \
+     (error_setg(errp, "a device cannot be loaded"), false))
+#endif
+#endif
+
 /*
  * RAM_RESET_PREPARE_DELETE: say that a user creatable object's class calls
  * bool @function(UserCreatable *uc, Error **errp) before it deletes one, and

@@ -28,6 +28,9 @@ RAM = 'mem0'
 STRATEGIES = ('stock', 'memset', 'madvise', 'remap', 'auto')
 MEMORIES = ('private', 'shared')
 
+# Every load of every test is verified
+VERIFY = bool(os.environ.get('RAM_RESET_VERIFY'))
+
 
 def may_use(strategy: str) -> set[str]:
     """What query-ram-reset may name for a block that an object serves."""
@@ -128,6 +131,8 @@ class Machine:
                          + disk_file(self.disk, blkdebug),
             '-m', f'{ram // MIB}M', *self._memory_args(), *args]
         if strategy != 'stock':
+            if VERIFY and ',verify=' not in options:
+                options += ',verify=on'
             command += ['-object', f'ram-reset-{strategy},id=rr0{options}']
         if loadvm:
             command += ['-loadvm', loadvm]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lib import products
 from lib.libvirtd import Libvirtd, Unavailable
-from lib.machine import Serial, run_quietly
+from lib.machine import VERIFY, Serial, run_quietly
 
 # By the libvirt of the same Debian, or of the same age
 VERSIONS = {'9.0': '4.1', '11.3': '5.0'}
@@ -131,7 +131,8 @@ class Installed:
         self.options = [option.replace('DIR', str(self.folder))
                         for option in options]
         self._object = (f'ram-reset-auto,id=rr0,rewind={rewind},'
-                        f'template-dir={self.folder}/templates')
+                        f'template-dir={self.folder}/templates'
+                        + ',verify=on' * VERIFY)
 
     def __enter__(self) -> 'Installed':
         return self

@@ -82,11 +82,15 @@ class VMState:
                 clusters.append(entry & OFFSET_MASK)
         return clusters
 
+    def place(self, offset: int) -> int:
+        """Where in the image a byte of the stream is."""
+        cluster, within = divmod(offset, self._cluster)
+        return self.clusters[cluster] + within
+
     def write(self, offset: int, data: bytes) -> None:
         assert offset + len(data) <= self.size
         for i, byte in enumerate(data, offset):
-            cluster, within = divmod(i, self._cluster)
-            self._file.seek(self.clusters[cluster] + within)
+            self._file.seek(self.place(i))
             self._file.write(bytes((byte,)))
 
     def _add_cluster(self) -> None:

@@ -13,7 +13,8 @@ EXPLAINED = {
     'is not of this machine': r'does not fit, nothing has been changed',
     'RAM has no end': r'VM state has no end of RAM',
     'is not what it says (verify=on)':
-        r'RAM is not what the snapshot has|RAM cannot be verified',
+        r'(RAM is|devices are) not what the snapshot has|'
+        r'(RAM|devices) cannot be verified',
 }
 
 

@@ -1,0 +1,203 @@
+/*
+ * Whether devices hold what a snapshot has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "block/block.h"
+#include "migration/ram-reset-device-state.h"
+#include "migration/ram-reset-verify-devices.h"
+#include "migration/ram-reset-verify-except.h"
+#include "system/ram-reset/trace.h"
+
+/* Where two descriptions, and what they describe, are compared */
+typedef struct Pair {
+    const VMDesc *desc[2];
+    const uint8_t *data[2];
+} Pair;
+
+typedef struct Comparison {
+    const DeviceSection *section;
+    GString *path;              /* of fields */
+    unsigned count;             /* of differences */
+    Error **errp;
+} Comparison;
+
+static void differs(Comparison *c, const char *what)
+{
+    const DeviceSection *s = c->section;
+
+    trace_ram_reset_device_differs(s->name, s->instance, c->path->str, what);
+    if (!c->count++) {
+        error_setg(c->errp, "devices are not what the snapshot has: section "
+                   "'%s', instance %" PRIu32 "%s%s: %s", s->name, s->instance,
+                   c->path->len ? ", field " : "", c->path->str, what);
+    }
+}
+
+static void compare_bytes(Comparison *c, const char *vmsd, const char *field,
+                          const uint8_t *a, const uint8_t *b, int64_t size)
+{
+    for (int64_t i = 0; i < size; i++) {
+        uint8_t bits = a[i] ^ b[i];
+
+        if (bits && !ram_reset_may_differ(vmsd, field, i, bits)) {
+            g_autofree char *text = g_strdup_printf(
+                "byte %" PRId64 " of %" PRId64 " is 0x%02x, should be 0x%02x",
+                i, size, b[i], a[i]);
+
+            differs(c, text);
+            return;
+        }
+    }
+}
+
+static bool compare_fields(Comparison *c, Pair *p);
+
+/* Structures in a list have something between them, which has no name */
+static bool is_described(const VMDesc *field)
+{
+    return field->inside && vmdesc_size(field->inside) == field->size;
+}
+
+static void compare_element(Comparison *c, Pair *p, const VMDesc *a,
+                            const VMDesc *b)
+{
+    const char *vmsd = p->desc[0]->vmsd;
+
+    if (a->size == b->size &&
+        !memcmp(p->data[0], p->data[1], a->size)) {
+        return;
+    }
+    if (is_described(a) && is_described(b)) {
+        Pair inside = { { a->inside, b->inside },
+                        { p->data[0], p->data[1] } };
+
+        compare_fields(c, &inside);
+    } else if (a->size == b->size) {
+        compare_bytes(c, vmsd, a->name, p->data[0], p->data[1], a->size);
+    } else if (!ram_reset_may_differ(vmsd, a->name, 0, 0xff)) {
+        differs(c, "it has another size");
+    }
+}
+
+static void compare_field(Comparison *c, Pair *p, const VMDesc *a,
+                          const VMDesc *b)
+{
+    size_t len = c->path->len;
+
+    for (int64_t i = 0; i < a->len; i++) {
+        g_string_append_printf(c->path, "%s%s", len ? "." : "", a->name);
+        if (a->index >= 0 || a->len > 1) {
+            g_string_append_printf(c->path, "[%" PRId64 "]",
+                                   a->len > 1 ? i : a->index);
+        }
+        compare_element(c, p, a, b);
+        g_string_truncate(c->path, len);
+        p->data[0] += a->size;
+        p->data[1] += b->size;
+    }
+}
+
+static bool compare_subsections(Comparison *c, Pair *p)
+{
+    const GPtrArray *a = p->desc[0]->subsections, *b = p->desc[1]->subsections;
+
+    for (unsigned i = 0; i < MAX(a->len, b->len); i++) {
+        Pair sub;
+
+        for (unsigned j = 0; j < 2; j++) {
+            sub.desc[j] = i < (j ? b : a)->len ?
+                g_ptr_array_index(j ? b : a, i) : NULL;
+        }
+        if (!sub.desc[0] || !sub.desc[1] ||
+            g_strcmp0(sub.desc[0]->vmsd, sub.desc[1]->vmsd)) {
+            g_autofree char *text = g_strdup_printf(
+                "subsection '%s' %s",
+                (sub.desc[1] ?: sub.desc[0])->vmsd ?: "",
+                sub.desc[1] ? "should not be there" : "is missing");
+
+            differs(c, text);
+            return false;
+        }
+        for (unsigned j = 0; j < 2; j++) {
+            p->data[j] += vmdesc_head_size(sub.desc[j]);
+            sub.data[j] = p->data[j];
+            p->data[j] += vmdesc_size(sub.desc[j]);
+        }
+        compare_fields(c, &sub);
+    }
+    return true;
+}
+
+/* False if what follows cannot be compared any more */
+static bool compare_fields(Comparison *c, Pair *p)
+{
+    const GPtrArray *a = p->desc[0]->fields, *b = p->desc[1]->fields;
+
+    for (unsigned i = 0; i < MAX(a->len, b->len); i++) {
+        const VMDesc *one = i < a->len ? g_ptr_array_index(a, i) : NULL;
+        const VMDesc *two = i < b->len ? g_ptr_array_index(b, i) : NULL;
+
+        if (!one || !two || g_strcmp0(one->name, two->name) ||
+            one->index != two->index || one->len != two->len) {
+            differs(c, "it has other fields");
+            return false;
+        }
+        compare_field(c, p, one, two);
+    }
+    return compare_subsections(c, p);
+}
+
+static void compare_section(const DeviceSection *a, const DeviceSection *b,
+                            Comparison *c)
+{
+    Pair p = { { a->desc, b->desc }, { a->data, b->data } };
+
+    if (a->version != b->version) {
+        differs(c, "it has another version");
+    } else if (a->len != b->len || memcmp(a->data, b->data, a->len)) {
+        compare_fields(c, &p);
+    }
+}
+
+/* A device that @a has not was plugged since; it has been reset */
+static bool compare(const SavedDevices *a, const SavedDevices *b, Error **errp)
+{
+    g_autoptr(GString) path = g_string_new("");
+    Comparison c = { .path = path, .errp = errp };
+
+    for (unsigned i = 0; i < a->sections->len; i++) {
+        const DeviceSection *s = &g_array_index(a->sections, DeviceSection, i);
+        const DeviceSection *other = saved_devices_find(b, s, i);
+
+        c.section = s;
+        if (other) {
+            compare_section(s, other, &c);
+        } else {
+            differs(&c, "it is missing");
+        }
+    }
+    return !c.count;
+}
+
+bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, uint64_t size,
+                             Error **errp)
+{
+    ERRP_GUARD();
+    SavedDevices snapshot = {}, machine = {};
+    bool ok = saved_devices_read(&snapshot, bs, from, size, errp) &&
+              saved_devices_save(&machine, errp) &&
+              ram_reset_load_what_saves_change(&snapshot, errp);
+
+    if (ok) {
+        ok = compare(&snapshot, &machine, errp);
+    } else {
+        error_prepend(errp, "devices cannot be verified: ");
+    }
+    saved_devices_clear(&snapshot);
+    saved_devices_clear(&machine);
+    return ok;
+}

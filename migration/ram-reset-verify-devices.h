@@ -1,0 +1,30 @@
+/*
+ * Whether devices hold what a snapshot has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_VERIFY_DEVICES_H
+#define MIGRATION_RAM_RESET_VERIFY_DEVICES_H
+
+#include "block/block.h"
+
+/**
+ * ram_reset_check_devices: whether devices and vCPUs hold what the VM state
+ * has, which has just been loaded
+ *
+ * @bs: where the VM state is; it has been made the current one
+ * @from: where in it the footer of RAM's last section is; not positive if
+ *     that is not known
+ * @size: of the VM state
+ *
+ * All of them are saved to memory, and compared byte by byte but for what
+ * ram-reset-verify-except.c lists.
+ *
+ * Returns: false with @errp set to the first difference, or to the reason
+ * why the VM state cannot be compared.
+ */
+bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, uint64_t size,
+                             Error **errp);
+
+#endif

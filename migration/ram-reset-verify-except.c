@@ -1,0 +1,106 @@
+/*
+ * What of a device's state a load does not bring back, or a save changes
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "io/channel-buffer.h"
+#include "hw/rtc/mc146818rtc_regs.h"
+#include "qom/object.h"
+#include "system/kvm.h"
+#include "system/ram-reset-compat.h"
+#include "migration/vmstate.h"
+#include "qemu-file.h"
+#include "migration/ram-reset-verify-except.h"
+
+/* The @bits, or all, of the bytes @first to @last of a field */
+typedef struct Exception {
+    const char *vmsd, *field;
+    uint64_t first, last;
+    uint8_t bits;
+    bool in_kernel;             /* only if KVM has the interrupt controllers */
+} Exception;
+
+static const Exception exceptions[] = {
+    /* Read from KVM when it is saved, where it goes on */
+    { "kvmclock", "clock", 0, 7 },
+
+    /* The time, which by default is the host's; not the alarm between it */
+    { "mc146818rtc", "cmos_data", RTC_SECONDS, RTC_SECONDS },
+    { "mc146818rtc", "cmos_data", RTC_MINUTES, RTC_MINUTES },
+    { "mc146818rtc", "cmos_data", RTC_HOURS, RTC_HOURS },
+    { "mc146818rtc", "cmos_data", RTC_DAY_OF_WEEK, RTC_YEAR },
+    { "mc146818rtc", "cmos_data", RTC_CENTURY, RTC_CENTURY },
+
+    /* With them it tells the guest of the load */
+    { "snapctl", "command", 0, 3 },
+    { "snapctl", "status", 0, 3 },
+    { "snapctl", "error", 0, 3 },
+    { "snapctl", "generation", 0, 7 },
+    { "snapctl", "load_ns", 0, 7 },
+    { "snapctl", "random", 0, 0 },
+    { "snapctl", "irq_due", 0, 0 },
+
+    /* A TPM has a clock, and says itself what is where */
+    { "tpm-emulator", "state_blobs.volatil.buffer", 0, UINT64_MAX },
+
+    /* Follows from other registers, but after a reset not before a load */
+    { "e1000e", "core.rx_desc_len", 0, 0 },
+
+    /* Counts what QEMU has drawn for its client */
+    { "qxl", "ssd.unique", 0, 3 },
+
+    /* KVM's PIT goes on at once when it is loaded: interrupt 0 */
+    { "i8259", "irr", 0, 0, 1, true },
+};
+
+bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
+                          uint8_t bits)
+{
+    for (unsigned i = 0; i < ARRAY_SIZE(exceptions); i++) {
+        const Exception *e = &exceptions[i];
+
+        if (!g_strcmp0(e->vmsd, vmsd) && !g_strcmp0(e->field, field) &&
+            byte >= e->first && byte <= e->last &&
+            !(bits & ~(e->bits ?: 0xff)) &&
+            (!e->in_kernel || kvm_irqchip_in_kernel())) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * What QEMU saves of it is what it will give to KVM when the guest goes on, so
+ * that the guest's clock would go on from now.
+ */
+static const char kvmclock[] = "kvmclock";
+
+static bool load_section(const DeviceSection *s, DeviceState *dev,
+                         Error **errp)
+{
+    QIOChannelBuffer *buffer = qio_channel_buffer_new(s->len);
+    QEMUFile *f;
+    bool ok;
+
+    memcpy(buffer->data, s->data, s->len);
+    buffer->usage = s->len;
+    f = qemu_file_new_input(QIO_CHANNEL(buffer));
+    ok = vmstate_load_vmsd(f, DEVICE_GET_CLASS(dev)->vmsd, dev, s->version,
+                           errp);
+    qemu_fclose(f);
+    object_unref(OBJECT(buffer));
+    return ok;
+}
+
+bool ram_reset_load_what_saves_change(const SavedDevices *snapshot,
+                                      Error **errp)
+{
+    DeviceSection like = { .name = (char *)kvmclock };
+    const DeviceSection *s = saved_devices_find(snapshot, &like, 0);
+    Object *obj = object_resolve_path_type("", kvmclock, NULL);
+
+    return !s || !obj || load_section(s, DEVICE(obj), errp);
+}
