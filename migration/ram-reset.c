@@ -374,6 +374,7 @@ static RamResetLoadInfo *finish(bool success)
 static void note_failure(void)
 {
     ram_reset_set_part(load.sn.name);
+    ram_reset_kept_forget();
     if (load.times.was_reset) {
         ram_reset_no_baseline("the last load has failed");
         ram_reset_template_close();

@@ -7,12 +7,13 @@ import re
 import pytest
 
 from lib import products, syscalls
-from lib.guests import Ring3
+from lib.guests import PAGE, Ring3
 from lib.machine import MIB, kvm_usable
 
 MANUAL = products.REPO / 'docs/devel/ram-reset.rst'
 TITLE = 'System calls of a load under KVM'
 TAG = 's'
+START = 0x600000
 # the first that rewinds still notes what later ones go by
 WARM_UP = 4
 COUNTED = 3
@@ -31,7 +32,11 @@ def listed() -> dict[str, int]:
 def test_a_load_makes_the_listed_system_calls(tmp_path):
     with Ring3(tmp_path, accel='kvm', ram=64 * MIB, memory='private',
                strategy='auto', options=',rewind=on') as guest:
+        # what it says is sent, and it waits
+        guest.ask('tag', START, 1, PAGE, 1)
+        guest.stop()
         guest.save(TAG)
+        guest.cont()
         for _ in range(WARM_UP):
             guest.load(TAG)
         found = []

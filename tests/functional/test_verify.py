@@ -17,7 +17,7 @@ from lib.vmstate import SECTION_FULL, VMState
 
 LIBRARY = products.BUILD / 'flip.so'
 AREA = Ring3.FIRST_FREE, 8 * MIB
-TAG = 's'
+TAG, OTHER = 's', 't'
 
 # A section, a field of it, a byte of that, and bits of it: those that a load
 # takes as they are
@@ -88,6 +88,9 @@ def saved(workdir: Path, accel: str, **kwargs) -> Ring3:
     guest = boot(workdir, accel, options=',verify=on', **kwargs)
     guest.ask('fill', *AREA, 1)
     guest.save(TAG)
+    # the VM state is kept from the first rewind on, so the next one reads it
+    guest.save(OTHER)
+    guest.load(OTHER)
     guest.load(TAG)
     return guest
 
