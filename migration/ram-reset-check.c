@@ -142,3 +142,11 @@ bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
            (check_others(errp) && check_tag(bs, sn->name, errp) &&
             ram_reset_check_layout(bs, sn, errp));
 }
+
+void ram_reset_clear_migration_error(void)
+{
+    MigrationState *s = migrate_get_current();
+
+    QEMU_LOCK_GUARD(&s->error_mutex);
+    g_clear_pointer(&s->error, error_free);
+}

@@ -19,4 +19,10 @@
 bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                           Error **errp);
 
+/**
+ * ram_reset_clear_migration_error: QEMU would take that of an earlier migration
+ * for one of the load
+ */
+void ram_reset_clear_migration_error(void);
+
 #endif

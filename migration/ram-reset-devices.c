@@ -6,11 +6,15 @@
 
 #include "qemu/osdep.h"
 #include "system/ram-reset-devices.h"
+#include "system/ram-reset-flags.h"
 #include "system/ram-reset-rewind.h"
+#include "migration/misc.h"
+#include "options.h"
 #include "migration/ram-reset-description.h"
 #include "migration/ram-reset-devices.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-kept.h"
+#include "migration/ram-reset-rewind.h"
 
 /* BQL */
 static struct {
@@ -67,12 +71,21 @@ static void forget(void)
     g_clear_pointer(&devices.key, g_free);
 }
 
-void ram_reset_keep_devices(const char *key, bool map)
+void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                            bool map)
 {
     static const RamResetSections stream = {
         .find = find, .leave_out = leave_out,
     };
+    g_autofree char *key = NULL;
 
+    if (!ram_reset_rewind_wanted() ||
+        ram_reset_snapshot_rewind_blocker(bs, sn)) {
+        return;
+    }
+    /* What is not migrated is not rewound either */
+    ram_reset_flags.roms_stay = !migrate_ignore_shared();
+    key = ram_reset_snapshot_key(bs, sn);
     if (!g_strcmp0(key, devices.key) && know_sections(key)) {
         devices.kept = ram_reset_devices_hold(map, &stream);
     }
@@ -80,6 +93,7 @@ void ram_reset_keep_devices(const char *key, bool map)
 
 void ram_reset_devices_reset(void)
 {
+    ram_reset_flags.roms_stay = false;
     ram_reset_devices_release();
 }
 

@@ -10,13 +10,15 @@
 #include "block/snapshot.h"
 
 /**
- * ram_reset_keep_devices: a load of the snapshot @key has begun, which is going
- * to be a rewind; all devices will be reset, but those that are as the snapshot
- * has them, and their state left out of what is kept of the VM state
+ * ram_reset_keep_devices: a load has begun; if it is going to be a rewind, the
+ * reset that comes next will pass over devices that are as the snapshot has
+ * them, and their state is left out of what is kept of the VM state
  *
+ * @bs: where the VM state of @sn is
  * @map: the memory map is held
  */
-void ram_reset_keep_devices(const char *key, bool map);
+void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                            bool map);
 
 /**
  * ram_reset_devices_reset: they have been reset

@@ -73,15 +73,6 @@ static int64_t now(void)
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
 }
 
-/* QEMU would take the error of an earlier migration for one of the load */
-static void clear_migration_error(void)
-{
-    MigrationState *s = migrate_get_current();
-
-    QEMU_LOCK_GUARD(&s->error_mutex);
-    g_clear_pointer(&s->error, error_free);
-}
-
 bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             Error **errp)
 {
@@ -118,22 +109,16 @@ QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
 
 void ram_reset_load_reverted(void)
 {
-    clear_migration_error();
+    ram_reset_clear_migration_error();
     ram_reset_slots_change(true);
     if (ram_reset_enabled()) {
         g_autofree char *key = ram_reset_snapshot_key(load.bs, &load.sn);
-        bool map;
 
         ram_reset_vcpus_at_stop();
         ram_reset_vcpus_borrow();
         ram_reset_vcpus_begin_reset();
         load.vcpus_borrowed = true;
-        map = ram_reset_map_hold(key);
-        if (ram_reset_rewind_wanted() &&
-            !ram_reset_snapshot_rewind_blocker(load.bs, &load.sn)) {
-            ram_reset_keep_devices(key, map);
-            ram_reset_flags.roms_stay = !migrate_ignore_shared();
-        }
+        ram_reset_keep_devices(load.bs, &load.sn, ram_reset_map_hold(key));
     }
     load.times.reverted = now();
 }
@@ -185,7 +170,6 @@ static void begin_whole_load(void)
 
 void ram_reset_load_begin(void)
 {
-    ram_reset_flags.roms_stay = false;
     ram_reset_devices_reset();
     load.times.was_reset = now();
     ram_reset_vcpus_end_reset();
