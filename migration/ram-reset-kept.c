@@ -12,6 +12,7 @@
 #include "io/channel.h"
 #include "system/ram-reset-compat.h"
 #include "qemu-file.h"
+#include "migration/channel-block.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-stream.h"
@@ -85,7 +86,8 @@ static void keep_all(BlockDriverState *bs, char *key, uint64_t ram_end,
     uint64_t head = MIN(HEAD, ram_end);
 
     ram_reset_kept_forget();
-    if (ram_end < size && size - ram_end <= MOST && keep(bs, &kept.parts[0], 0, head) &&
+    if (ram_end < size && size - ram_end <= MOST &&
+        keep(bs, &kept.parts[0], 0, head) &&
         keep(bs, &kept.parts[1], ram_end, size)) {
         kept.key = key;
     } else {
@@ -97,9 +99,14 @@ static void keep_all(BlockDriverState *bs, char *key, uint64_t ram_end,
 QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                               int64_t ram_end)
 {
-    g_autoptr(KeptChannel) c = KEPT_CHANNEL(object_new(TYPE_KEPT_CHANNEL));
+    g_autoptr(KeptChannel) c = NULL;
     g_autofree char *key = ram_reset_snapshot_key(bs, sn);
 
+    if (ram_end <= 0) {
+        ram_reset_kept_forget();
+        return ram_stream_open(bs);
+    }
+    c = KEPT_CHANNEL(object_new(TYPE_KEPT_CHANNEL));
     c->bs = bs;
     bdrv_ref(bs);
     if (g_strcmp0(key, kept.key)) {
@@ -110,6 +117,14 @@ QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         g_bytes_ref(c->parts[i].bytes);
     }
     return qemu_file_new_input(QIO_CHANNEL(c));
+}
+
+QEMUFile *ram_reset_kept_create(BlockDriverState *bs)
+{
+    g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
+
+    ram_reset_kept_forget();
+    return qemu_file_new_output(QIO_CHANNEL(ioc));
 }
 
 const uint8_t *ram_reset_kept_devices(const char *key, size_t *size)

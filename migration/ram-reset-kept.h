@@ -13,8 +13,8 @@
 /*
  * A load that skips RAM reads little of the VM state, but each read of a disk
  * costs the wake-up of a thread and its answer.  So what such a load reads is
- * kept from the first one on, for one snapshot, and as long as RAM's baseline
- * is of that.  All functions are called with the BQL held.
+ * kept from the first one on, of one snapshot, and until something else is
+ * loaded or saved.  All functions are called with the BQL held.
  */
 
 /**
@@ -22,8 +22,8 @@
  *
  * @bs: where the VM state is
  * @sn: the snapshot in @bs
- * @ram_end: where in the VM state the footer of RAM's last section is; the load
- *     is likely to go on from there
+ * @ram_end: where in the VM state the footer of RAM's last section is, if the
+ *     load is likely to go on from there; else 0, and nothing is kept
  *
  * Positions in the file are those in the VM state.  What is not kept, and what
  * cannot be, is read from @bs.
@@ -50,6 +50,13 @@ const uint8_t *ram_reset_kept_devices(const char *key, size_t *size);
  */
 void ram_reset_kept_leave_out(uint64_t start, uint64_t end);
 void ram_reset_kept_leave_nothing_out(void);
+
+/**
+ * ram_reset_kept_create: write a VM state; nothing is kept any more
+ *
+ * Returns: a file, to be closed by the caller
+ */
+QEMUFile *ram_reset_kept_create(BlockDriverState *bs);
 
 /**
  * ram_reset_kept_forget: what is kept is of no use any more, or not trusted

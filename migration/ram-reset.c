@@ -11,11 +11,9 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
-#include "migration/channel-block.h"
 #include "migration/ram-reset.h"
 #include "migration.h"
 #include "options.h"
-#include "qemu-file.h"
 #include "ram.h"
 #include "savevm.h"
 #include "migration/ram-reset-check.h"
@@ -93,18 +91,11 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 
 QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
 {
-    g_autoptr(QIOChannelBlock) ioc = NULL;
-    int64_t ram_end = 0;
-
-    if (!write && ram_reset_rewind_wanted()) {
-        ram_end = ram_reset_baseline_ram_end(bs, &load.sn);
+    if (write) {
+        return ram_reset_kept_create(bs);
     }
-    if (ram_end) {
-        return ram_reset_kept_open(bs, &load.sn, ram_end);
-    }
-    ioc = qio_channel_block_new(bs);
-    return write ? qemu_file_new_output(QIO_CHANNEL(ioc))
-                 : qemu_file_new_input(QIO_CHANNEL(ioc));
+    return ram_reset_kept_open(bs, &load.sn, ram_reset_rewind_wanted() ?
+                               ram_reset_baseline_ram_end(bs, &load.sn) : 0);
 }
 
 void ram_reset_load_reverted(void)

@@ -77,7 +77,8 @@ const unsigned long *ram_copy_untracked(const RamCopy *t);
 /*
  * Pages.  @cold: of the dirty ones that were not untracked, so that the guest
  * has paid a fault for each; @stale: those that are untracked no longer;
- * @untracked: those that are, of the words that were given; @compared: those that ram_copy_compare() has looked at
+ * @untracked: those that are, of the words that were given; @compared: those
+ * that ram_copy_compare() has looked at
  */
 typedef struct RamCopyCounts {
     uint64_t dirty, copied, cleared, cold, stale, untracked, compared;
