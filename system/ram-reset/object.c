@@ -347,7 +347,7 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
     object_class_property_add_bool(oc, "verify", ram_reset_get_verify,
                                    ram_reset_set_verify);
     object_class_property_set_description(oc, "verify",
-        "Compare RAM with the snapshot after each load");
+        "Compare RAM and devices with the snapshot after each load");
     object_class_property_add_bool(oc, "rewind", ram_reset_get_rewind,
                                    ram_reset_set_rewind);
     object_class_property_set_description(oc, "rewind",

@@ -20,8 +20,9 @@
 
 /* test_verify.py has the same */
 typedef struct Control {
-    _Atomic uint32_t left;      /* how often it will be read wrongly */
-    uint32_t bits;
+    _Atomic uint32_t flips;     /* how often it has been read wrongly */
+    uint32_t bits;              /* 0: none is wrong */
+    uint64_t longest;           /* read that is wrong, in bytes */
     uint64_t dev, ino, offset;
 } Control;
 
@@ -55,15 +56,16 @@ static void flip(int fd, const struct iovec *iov, int nr, off64_t offset,
 {
     uint64_t at;
 
-    if (!control || !control->left || !is_disk(fd) ||
+    if (!control || !control->bits || !is_disk(fd) || len <= 0 ||
+        (uint64_t)len > control->longest ||
         control->offset < (uint64_t)offset ||
-        (at = control->offset - offset) >= (uint64_t)(len > 0 ? len : 0)) {
+        (at = control->offset - offset) >= (uint64_t)len) {
         return;
     }
     for (int i = 0; i < nr; i++) {
         if (at < iov[i].iov_len) {
             ((uint8_t *)iov[i].iov_base)[at] ^= control->bits;
-            control->left--;
+            control->flips++;
             return;
         }
         at -= iov[i].iov_len;
