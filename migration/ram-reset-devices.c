@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset-rewind.h"
@@ -71,6 +72,12 @@ static void forget(void)
     g_clear_pointer(&devices.key, g_free);
 }
 
+/* What is not migrated: a ROM may be in it */
+static int is_not_rewound(RAMBlock *rb, void *opaque)
+{
+    return !qemu_ram_is_migratable(rb);
+}
+
 void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                             bool map)
 {
@@ -83,8 +90,8 @@ void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         ram_reset_snapshot_rewind_blocker(bs, sn)) {
         return;
     }
-    /* What is not migrated is not rewound either */
-    ram_reset_flags.roms_stay = !migrate_ignore_shared();
+    ram_reset_flags.roms_stay = !migrate_ignore_shared() &&
+                                !qemu_ram_foreach_block(is_not_rewound, NULL);
     key = ram_reset_snapshot_key(bs, sn);
     if (!g_strcmp0(key, devices.key) && know_sections(key)) {
         devices.kept = ram_reset_devices_hold(map, &stream);

@@ -52,6 +52,7 @@ typedef void RamResetClassData;
 #include "hw/core/qdev.h"
 #include "hw/core/qdev-properties.h"
 #include "hw/core/sysbus.h"
+#include "hw/core/vmstate-if.h"
 #include "qemu/aio.h"
 /* Is on for both sides */
 #define migration_incoming_colo_enabled() migrate_colo()
@@ -60,6 +61,7 @@ typedef void RamResetClassData;
 #include "hw/qdev-core.h"
 #include "hw/qdev-properties.h"
 #include "hw/sysbus.h"
+#include "hw/vmstate-if.h"
 #include "block/aio.h"
 #define MIG_EVENT_SETUP MIG_EVENT_PRECOPY_SETUP
 #endif

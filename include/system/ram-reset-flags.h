@@ -36,7 +36,8 @@
  *     it, in any thread.  Atomic.
  *
  * @roms_stay: A system reset need not write ROMs to memory, a rewind restores
- *     it.  ram-reset.c sets it, with the BQL held; so is it read.
+ *     it.  migration/ram-reset-devices.c sets it, with the BQL held; so is it
+ *     read.
  */
 typedef struct RamResetFlags {
     bool running, tracking, noting, any_mapped, dirty_bits_taken, saving,
