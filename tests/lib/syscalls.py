@@ -11,11 +11,13 @@ from pathlib import Path
 
 from lib.machine import Machine, MachineError
 
-# Whether a thread has to be woken up, and how often it looks, is chance; and
-# memory of malloc() is given back by RCU's thread, whenever that comes
-CHANCE = {'KVM_RUN', 'brk', 'clock_nanosleep', 'futex', 'getpid', 'gettid',
-          'madvise', 'mprotect', 'poll', 'ppoll', 'read', 'recvmsg',
-          'restart_syscall', 'rt_sigprocmask', 'rt_sigreturn', 'sched_yield',
+# Whether a thread has to be woken up, and how often it looks, is chance; one of
+# the disk's pool may come or go; and memory of malloc() is given back by RCU's
+# thread, whenever that comes
+CHANCE = {'KVM_RUN', 'brk', 'clock_nanosleep', 'clone3', 'exit', 'futex',
+          'getpid', 'gettid', 'madvise', 'mmap', 'mprotect', 'munmap', 'poll',
+          'ppoll', 'prctl', 'read', 'recvmsg', 'restart_syscall', 'rseq',
+          'rt_sigprocmask', 'rt_sigreturn', 'sched_yield', 'set_robust_list',
           'tgkill', 'write'}
 CALL = re.compile(r'\d+ +(\w+)\((.*)')
 # older ones of strace have no name for some
