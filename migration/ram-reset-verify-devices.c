@@ -101,33 +101,70 @@ static void compare_field(Comparison *c, Pair *p, const VMDesc *a,
     }
 }
 
+static const VMDesc *take_subsection(Pair *p, Pair *sub, unsigned side,
+                                     unsigned *next)
+{
+    const GPtrArray *list = p->desc[side]->subsections;
+    const VMDesc *d = g_ptr_array_index(list, (*next)++);
+
+    sub->desc[side] = d;
+    sub->data[side] = p->data[side] + vmdesc_head_size(d);
+    p->data[side] = sub->data[side] + vmdesc_size(d);
+    return d;
+}
+
+/* One that only @side has */
+static bool lone_subsection(Comparison *c, Pair *p, unsigned side,
+                            unsigned *next)
+{
+    Pair sub;
+    const VMDesc *d = take_subsection(p, &sub, side, next);
+    g_autofree char *text = NULL;
+
+    if (ram_reset_may_differ(d->vmsd, NULL, 0, 0xff)) {
+        return true;
+    }
+    text = g_strdup_printf("subsection '%s' %s", d->vmsd ?: "",
+                           side ? "should not be there" : "is missing");
+    differs(c, text);
+    return false;
+}
+
+static bool has_subsection(const VMDesc *d, unsigned first, const char *vmsd)
+{
+    for (unsigned i = first; i < d->subsections->len; i++) {
+        const VMDesc *sub = g_ptr_array_index(d->subsections, i);
+
+        if (!g_strcmp0(sub->vmsd, vmsd)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool compare_subsections(Comparison *c, Pair *p)
 {
     const GPtrArray *a = p->desc[0]->subsections, *b = p->desc[1]->subsections;
+    unsigned i = 0, j = 0;
 
-    for (unsigned i = 0; i < MAX(a->len, b->len); i++) {
+    while (i < a->len || j < b->len) {
+        const VMDesc *one = i < a->len ? g_ptr_array_index(a, i) : NULL;
+        const VMDesc *two = j < b->len ? g_ptr_array_index(b, j) : NULL;
         Pair sub;
 
-        for (unsigned j = 0; j < 2; j++) {
-            sub.desc[j] = i < (j ? b : a)->len ?
-                g_ptr_array_index(j ? b : a, i) : NULL;
+        if (one && !has_subsection(p->desc[1], j, one->vmsd)) {
+            if (!lone_subsection(c, p, 0, &i)) {
+                return false;
+            }
+        } else if (!one || g_strcmp0(one->vmsd, two->vmsd)) {
+            if (!lone_subsection(c, p, 1, &j)) {
+                return false;
+            }
+        } else {
+            take_subsection(p, &sub, 0, &i);
+            take_subsection(p, &sub, 1, &j);
+            compare_fields(c, &sub);
         }
-        if (!sub.desc[0] || !sub.desc[1] ||
-            g_strcmp0(sub.desc[0]->vmsd, sub.desc[1]->vmsd)) {
-            g_autofree char *text = g_strdup_printf(
-                "subsection '%s' %s",
-                (sub.desc[1] ?: sub.desc[0])->vmsd ?: "",
-                sub.desc[1] ? "should not be there" : "is missing");
-
-            differs(c, text);
-            return false;
-        }
-        for (unsigned j = 0; j < 2; j++) {
-            p->data[j] += vmdesc_head_size(sub.desc[j]);
-            sub.data[j] = p->data[j];
-            p->data[j] += vmdesc_size(sub.desc[j]);
-        }
-        compare_fields(c, &sub);
     }
     return true;
 }

@@ -15,7 +15,10 @@
 #include "qemu-file.h"
 #include "migration/ram-reset-verify-except.h"
 
-/* The @bits, or all, of the bytes @first to @last of a field */
+/*
+ * The @bits, or all, of the bytes @first to @last of a field; without a field,
+ * whether there is the subsection
+ */
 typedef struct Exception {
     const char *vmsd, *field;
     uint64_t first, last;
@@ -54,6 +57,16 @@ static const Exception exceptions[] = {
 
     /* KVM's PIT goes on at once when it is loaded: interrupt 0 */
     { "i8259", "irr", 0, 0, 1, true },
+
+    /* So do timers of its APIC: their interrupts, and a deadline that is over */
+    { "ioapic", "irr", 0, 3, 0, true },
+    { "apic", "irr", 0, 3, 0, true },
+    { "cpu/msr_tscdeadline", NULL, 0, 0, 0, true },
+
+    /* When KVM's APIC was read: nothing of it is given to KVM */
+    { "apic", "initial_count_load_time", 0, 7, 0, true },
+    { "apic", "next_time", 0, 7, 0, true },
+    { "apic", "timer_expiry", 0, 7, 0, true },
 };
 
 bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,

@@ -13,7 +13,7 @@
  * ram_reset_may_differ: whether bits of a field may differ
  *
  * @vmsd: the name of the VMStateDescription
- * @field: of that, the name
+ * @field: of that, the name; NULL for whether there is the subsection @vmsd
  * @byte: of the field, counted from 0; of an array, of its element
  * @bits: of the byte
  */
