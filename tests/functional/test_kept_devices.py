@@ -22,12 +22,15 @@ ADDRESS, DATA = 0xcf8, 0xcfc
 REGISTERS = (0x04, 0x0c, 0x10, 0x14, 0x18, 0x20, 0x24, 0x30, 0x3c)
 PORT = ('-chardev', 'null,id=c0', '-device', 'virtserialport,chardev=c0')
 MACHINES = {
-    'q35': ('-device', 'pcie-root-port,id=p0,chassis=1', '-device', 'VGA',
-            '-device', 'virtio-net-pci,netdev=n0,bus=p0', '-device',
-            'virtio-blk-pci,drive=disk1', '-device', 'virtio-serial', *PORT,
+    'q35': ('-device', 'pcie-root-port,id=p0,chassis=1',
+            '-device', 'VGA,id=vga',
+            '-device', 'virtio-net-pci,netdev=n0,bus=p0',
+            '-device', 'virtio-blk-pci,drive=disk1',
+            '-device', 'virtio-serial', *PORT,
             '-device', 'qemu-xhci', '-device', 'usb-tablet'),
-    'pc': ('-device', 'VGA', '-device', 'virtio-net-pci,netdev=n0', '-device',
-           'virtio-blk-pci,drive=disk1', '-device', 'virtio-serial', *PORT)}
+    'pc': ('-device', 'VGA,id=vga', '-device', 'virtio-net-pci,netdev=n0',
+           '-device', 'virtio-blk-pci,drive=disk1',
+           '-device', 'virtio-serial', *PORT)}
 # All but the USB controller, which firmware has begun to use, and those whose
 # state is that of others: PIIX3, its disk controller, the SMBus of q35
 KEPT = {'q35': 10, 'pc': 8}
@@ -141,6 +144,20 @@ def test_other_snapshots_have_other_devices(guest, rng):
     for tag in 'ssttstsst':
         guest.load(tag)
         assert guest.space() == (first if tag == 's' else second)
+
+
+def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
+    """Which the guest sets in VGA's memory BAR, and no reset clears."""
+    order = {'path': '/machine/peripheral/vga',
+             'property': 'big-endian-framebuffer'}
+    guest.qmp('qom-set', **order, value=True)
+    guest.save('t')
+    for _ in range(3):
+        guest.load('t')
+        guest.qmp('qom-set', **order, value=False)
+        guest.load('t')
+        assert guest.qmp('qom-get', **order) is True
+        assert_rewound(guest)
 
 
 def test_memory_with_a_file_in_it_is_the_snapshots(tmp_path):
