@@ -120,13 +120,24 @@ static bool is_same_map(void)
            !memcmp(now->data, map.ranges->data, now->len * sizeof(MapRange));
 }
 
+/*
+ * A device closes one as soon as QEMU's memory core should have taken it from
+ * KVM, which it does at the end of the transaction: QEMU would abort.  And the
+ * next one at that place would look like it and never get to KVM.  vm_stop()
+ * leaves none to virtio; who then drives a device from outside starts one.
+ */
+static bool has_ioeventfds(void)
+{
+    return address_space_memory.ioeventfd_nb || address_space_io.ioeventfd_nb;
+}
+
 bool ram_reset_map_hold(const char *key)
 {
     bool known = !g_strcmp0(key, map.key);
     /* The dirty log is started by a change of the map, too */
     bool starts_log = ram_reset_rewind_wanted() && !ram_reset_flags.tracking;
 
-    map.held = known && !starts_log && is_same_map();
+    map.held = known && !starts_log && !has_ioeventfds() && is_same_map();
     trace_ram_reset_hold_map(known, map.held);
     if (map.held) {
         memory_region_transaction_begin();
