@@ -18,6 +18,13 @@
 #include "savevm.h"
 #include "migration/ram-reset-device-state.h"
 
+/*
+ * How much of the VM state is read to find its end, at first and at most: what
+ * an image says of its size is not believed.  What is behind it reads as zeroes
+ */
+#define FIRST   (256 * KiB)
+#define MOST    (256 * MiB)
+
 static void section_clear(void *opaque)
 {
     g_free(((DeviceSection *)opaque)->name);
@@ -122,32 +129,34 @@ static bool read_sections(SavedDevices *d, const char *text, size_t len,
 }
 
 bool saved_devices_read(SavedDevices *d, BlockDriverState *bs, int64_t from,
-                          uint64_t size, Error **errp)
+                        Error **errp)
 {
-    const char *text;
-    int ret;
-
-    if (from <= 0 || from >= size || size > INT64_MAX) {
+    if (from <= 0) {
         error_setg(errp, "in the snapshot, RAM lies between other things");
         return false;
     }
     d->what = "the snapshot";
-    d->len = size - from;
-    /* With a 0 after numbers, wherever the text ends */
-    d->data = g_try_malloc0(d->len + 1);
-    ret = !d->data ? -ENOMEM :
-          bdrv_load_vmstate(bs, d->data, from, d->len);
-    if (ret < 0) {
-        error_setg_errno(errp, -ret, "the VM state cannot be read");
-        return false;
+    for (d->len = FIRST; should_send_vmdesc() && d->len <= MOST; d->len *= 2) {
+        const char *text;
+        size_t len;
+        int ret;
+
+        g_free(d->data);
+        /* With a 0 after numbers, wherever the text ends */
+        d->data = g_malloc0(d->len + 1);
+        ret = bdrv_load_vmstate(bs, d->data, from, d->len);
+        if (ret < 0) {
+            error_setg_errno(errp, -ret, "the VM state cannot be read");
+            return false;
+        }
+        text = vmdesc_find_first(d->data, d->len, &len);
+        if (text) {
+            return read_sections(d, text, len, errp);
+        }
     }
-    text = vmdesc_find(d->data, d->len);
-    if (!text) {
-        error_setg(errp, "the snapshot has no description of devices, see "
-                   "machine property 'suppress-vmdesc'");
-        return false;
-    }
-    return read_sections(d, text, d->data + d->len - (uint8_t *)text, errp);
+    error_setg(errp, "the snapshot has no description of devices, see "
+               "machine property 'suppress-vmdesc'");
+    return false;
 }
 
 /* Reads what vCPUs have from KVM */

@@ -40,12 +40,11 @@ typedef struct SavedDevices {
  * @bs: where the VM state is; it has been made the current one
  * @from: where in it the footer of RAM's last section is; not positive if
  *     that is not known
- * @size: of the VM state
  *
  * Returns: false with @errp set if it cannot be read
  */
 bool saved_devices_read(SavedDevices *d, BlockDriverState *bs, int64_t from,
-                        uint64_t size, Error **errp);
+                        Error **errp);
 
 /**
  * saved_devices_save: what the machine has, with what vCPUs have in KVM

@@ -220,12 +220,11 @@ static bool compare(const SavedDevices *a, const SavedDevices *b, Error **errp)
     return !c.count;
 }
 
-bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, uint64_t size,
-                             Error **errp)
+bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, Error **errp)
 {
     ERRP_GUARD();
     SavedDevices snapshot = {}, machine = {};
-    bool ok = saved_devices_read(&snapshot, bs, from, size, errp) &&
+    bool ok = saved_devices_read(&snapshot, bs, from, errp) &&
               saved_devices_save(&machine, errp) &&
               ram_reset_load_what_saves_change(&snapshot, errp);
 

@@ -16,7 +16,6 @@
  * @bs: where the VM state is; it has been made the current one
  * @from: where in it the footer of RAM's last section is; not positive if
  *     that is not known
- * @size: of the VM state
  *
  * All of them are saved to memory, and compared byte by byte but for what
  * ram-reset-verify-except.c lists.
@@ -24,7 +23,6 @@
  * Returns: false with @errp set to the first difference, or to the reason
  * why the VM state cannot be compared.
  */
-bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, uint64_t size,
-                             Error **errp);
+bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, Error **errp);
 
 #endif

@@ -49,8 +49,15 @@ static const Exception exceptions[] = {
     /* A TPM has a clock, and says itself what is where */
     { "tpm-emulator", "state_blobs.volatil.buffer", 0, UINT64_MAX },
 
-    /* Follows from other registers, but after a reset not before a load */
+    /* Follow from other registers, but after a reset not before a load */
     { "e1000e", "core.rx_desc_len", 0, 0 },
+    { "e1000e", "core.rxbuf_sizes", 0, 3 },
+    { "e1000e", "core.rx_desc_buf_size", 0, 3 },
+
+    /* Loaded only if a request is to be tried again, what was tried last */
+    { "ide bmdma", "migration_retry_unit", 0, 0 },
+    { "ide bmdma", "migration_retry_sector_num", 0, 7 },
+    { "ide bmdma", "migration_retry_nsector", 0, 3 },
 
     /* Counts what QEMU has drawn for its client */
     { "qxl", "ssd.unique", 0, 3 },

@@ -40,6 +40,21 @@ const char *vmdesc_find(const uint8_t *buf, size_t len)
     return NULL;
 }
 
+const char *vmdesc_find_first(const uint8_t *buf, size_t len, size_t *text_len)
+{
+    for (size_t i = 0; i + MARKS < len; i++) {
+        uint32_t size = ldl_be_p(buf + i + 2);
+
+        if (buf[i] == QEMU_VM_EOF && buf[i + 1] == QEMU_VM_VMDESCRIPTION &&
+            buf[i + MARKS] == '{' && size <= len - i - MARKS &&
+            buf[i + MARKS + size - 1] == '}') {
+            *text_len = size;
+            return (const char *)buf + i + MARKS;
+        }
+    }
+    return NULL;
+}
+
 static void vmdesc_free(gpointer opaque)
 {
     VMDesc *d = opaque;

@@ -41,6 +41,15 @@ struct VMDesc {
 const char *vmdesc_find(const uint8_t *buf, size_t len);
 
 /**
+ * vmdesc_find_first: the same where it is not known where the VM state ends
+ *
+ * @buf: @len bytes of it, of which the description may be the last ones
+ * @text_len: set to its length
+ */
+const char *vmdesc_find_first(const uint8_t *buf, size_t len,
+                              size_t *text_len);
+
+/**
  * vmdesc_parse: the sections of devices
  *
  * @text: of the description, @len bytes

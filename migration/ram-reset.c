@@ -325,8 +325,7 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
     } else {
         return !ram_reset_verify_wanted() ||
                ram_reset_check_devices(load.bs, load.shortcut.ram_end ?:
-                                       load.sections.end,
-                                       load.sn.vm_state_size, errp);
+                                       load.sections.end, errp);
     }
     return false;
 }
