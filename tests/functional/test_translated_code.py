@@ -247,3 +247,22 @@ def test_memory_of_a_device(tmp_path, how):
                                guest.log())
             assert found == ['1'] * n
         assert run_all(guest, REGION) == {1}
+
+
+@pytest.mark.parametrize('how', ('watched', 'compared'))
+def test_device_writes_to_code(tmp_path, how):
+    """Past TCG, which it tells that the page has no code any more."""
+    args = ('-M', 'aux-ram-share=on') if how == 'compared' else ()
+    with boot(tmp_path, 'single', args=('-device', 'VGA', *args)) as guest:
+        guest.ask('map-bar', *VGA)
+        guest.ask('code-put', REGION, 1)
+        guest.save('s')
+        guest.load('s')
+        for _ in range(3):
+            assert run_all(guest, REGION) == {1}
+            guest.ask('code-poke', REGION, 2)
+            assert run_all(guest, REGION) == {2}
+            guest.ask('vga-poke', 64, 0xaa)
+            guest.load('s')
+            assert_rewound(guest)
+            assert run_all(guest, REGION) == {1}

@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
+#include "qemu/host-utils.h"
 #include "qemu/main-loop.h"
 #include "qemu/rcu.h"
 #include "hw/core/cpu.h"
@@ -131,7 +132,11 @@ void translated_begin_anew(void)
     translated.exact = false;
 }
 
-/* Of 64 pages from @page on, one of which is the first that a word is for */
+/*
+ * Of 64 pages from @page on, one of which is the first that a word is for.  Only
+ * a hint: memory_region_set_dirty() says of pages that have code that they have
+ * none.
+ */
 static unsigned long may_have_code(const DirtyMemoryBlocks *blocks,
                                    unsigned long page)
 {
@@ -140,39 +145,57 @@ static unsigned long may_have_code(const DirtyMemoryBlocks *blocks,
     return ~qatomic_read(&clean[BIT_WORD(page % DIRTY_MEMORY_BLOCK_SIZE)]);
 }
 
-static void drop_page(unsigned long page)
+static unsigned count_known(uint64_t first, uint64_t nr,
+                            const unsigned long *pages)
+{
+    DirtyMemoryBlocks *blocks;
+    unsigned sum = 0;
+
+    assert(first % BITS_PER_LONG == 0);
+    RCU_READ_LOCK_GUARD();
+    blocks = qatomic_rcu_read(&ram_list.dirty_memory[DIRTY_MEMORY_CODE]);
+    for (uint64_t at = 0; at < nr; at += BITS_PER_LONG) {
+        unsigned long here = pages ? pages[BIT_WORD(at)] : ~0ul;
+
+        if (nr - at < BITS_PER_LONG) {
+            here &= BITMAP_LAST_WORD_MASK(nr);
+        }
+        if (here) {
+            sum += ctpopl(here & may_have_code(blocks, first + at));
+        }
+    }
+    return sum;
+}
+
+/* For pages without code QEMU does next to nothing */
+static void drop_run(uint64_t first, uint64_t nr)
 {
 #ifdef CONFIG_TCG
-    ram_addr_t start = (ram_addr_t)page << TARGET_PAGE_BITS;
-
-    ram_reset_tb_invalidate(start, start | ~TARGET_PAGE_MASK);
+    ram_reset_tb_invalidate(first << TARGET_PAGE_BITS,
+                            ((first + nr) << TARGET_PAGE_BITS) - 1);
 #endif
 }
 
 void translated_drop(RAMBlock *rb, const unsigned long *pages)
 {
-    unsigned long first = rb->offset >> TARGET_PAGE_BITS;
-    unsigned long nr = rb->used_length >> TARGET_PAGE_BITS;
-    DirtyMemoryBlocks *blocks;
-    unsigned dropped = 0;
+    uint64_t first = rb->offset >> TARGET_PAGE_BITS;
+    uint64_t nr = rb->used_length >> TARGET_PAGE_BITS;
+    uint64_t start, end = 0;
+    unsigned known;
 
-    if (!translated.held) {
+    if (!translated.held || !nr) {
         return;
     }
-    assert(first % BITS_PER_LONG == 0);
-    RCU_READ_LOCK_GUARD();
-    blocks = qatomic_rcu_read(&ram_list.dirty_memory[DIRTY_MEMORY_CODE]);
-    for (unsigned long at = 0; at < nr; at += BITS_PER_LONG) {
-        unsigned long left = pages ? pages[BIT_WORD(at)] : ~0ul;
-
-        if (left) {
-            left &= may_have_code(blocks, first + at);
-        }
-        for (; left; left &= left - 1, dropped++) {
-            drop_page(first + at + ctzl(left));
-        }
+    known = count_known(first, nr, pages);
+    if (!pages) {
+        drop_run(first, nr);
+        end = nr;
     }
-    if (dropped) {
-        trace_ram_reset_drop_code(rb->idstr, dropped);
+    while (end < nr && (start = find_next_bit(pages, nr, end)) < nr) {
+        end = find_next_zero_bit(pages, nr, start);
+        drop_run(first + start, end - start);
+    }
+    if (known) {
+        trace_ram_reset_drop_code(rb->idstr, known);
     }
 }

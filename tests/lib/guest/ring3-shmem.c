@@ -9,6 +9,8 @@
  *                           Shmem.output.  It does no more until the next load
  *   map-bar ID BAR          "ok"; a PCI device's memory is at REGION_PLACE from
  *                           then on
+ *   vga-poke OFFSET VALUE   "ok"; a byte of the VGA's memory is VALUE, by way of
+ *                           0xa0000, one plane of four
  */
 
 #include "ring3-pci.h"
@@ -16,6 +18,12 @@
 #define IVSHMEM_ID      0x11101af4
 #define REGS_BAR        0
 #define MEMORY_BAR      2
+
+#define VGA_SEQUENCER   0x3c4
+#define VGA_PLANE_MASK  2
+#define VGA_MEMORY_MODE 4
+#define VGA_CHAIN_4     0x08
+#define VGA_WINDOW      0xa0000
 
 /* At the beginning of the memory; the host knows it as well */
 typedef struct Shmem {
@@ -51,6 +59,19 @@ static void map_bar(uint32_t id, unsigned bar)
     }
 }
 
+static void vga_write(uint8_t index, uint8_t value)
+{
+    outb(VGA_SEQUENCER, index);
+    outb(VGA_SEQUENCER + 1, value);
+}
+
+static void vga_poke(uint64_t offset, uint8_t value)
+{
+    vga_write(VGA_MEMORY_MODE, VGA_CHAIN_4);
+    vga_write(VGA_PLANE_MASK, 1 << (offset & 3));
+    *(volatile uint8_t *)(VGA_WINDOW + offset) = value;
+}
+
 static void serve(volatile Shmem *s, uint64_t addr, uint64_t pages)
 {
     while (s->input == s->output) {
@@ -72,6 +93,11 @@ bool serve_shmem(const char *line, const uint64_t *n)
 
     if (take_word(&line, "map-bar")) {
         map_bar(n[0], n[1]);
+        answer_ok(NULL, 0);
+        return true;
+    }
+    if (take_word(&line, "vga-poke")) {
+        vga_poke(n[0], n[1]);
         answer_ok(NULL, 0);
         return true;
     }
