@@ -25,12 +25,11 @@
 /*
  * @exact: all that is translated is so since a flush, and what has been written
  *     since that is in the dirty log, or has dropped it
- * @unseen: some devices' writes are and do neither, see writes_unseen()
  * @held: by a rewind
  * @dropping: all of it, whatever ram_reset_keeps_code() says
  */
 static struct {
-    bool exact, unseen, held, dropping;
+    bool exact, held, dropping;
 } translated;
 
 #if defined(CONFIG_TCG) && !RAM_RESET_FLUSH_AT_STOP
@@ -68,7 +67,8 @@ bool ram_reset_keeps_code(void)
 
 /*
  * What a TPM has the firmware clear is not dropped, but marked as if it had
- * been; what vhost devices log is, too.
+ * been; what vhost devices log is, too.  Asked at each rewind: devices come and
+ * go, and not only a rewind begins what is exact.
  */
 static bool writes_unseen(void)
 {
@@ -81,7 +81,8 @@ static bool writes_unseen(void)
 #ifdef CONFIG_TPM
     tpm = tpm_find();
 #endif
-    return tpm || replay_mode != REPLAY_MODE_NONE;
+    return tpm || replay_mode != REPLAY_MODE_NONE ||
+           vhost_get_max_memslots() != UINT_MAX;
 }
 
 static void drop_all(void)
@@ -103,12 +104,13 @@ void translated_hold(void)
     }
     assert(!translated.held);
     flush_at_once(true);
+    if (writes_unseen()) {
+        return;
+    }
     if (!translated.exact) {
-        translated.unseen = writes_unseen();
         drop_all();
     }
-    translated.held = !translated.unseen &&
-                      vhost_get_max_memslots() == UINT_MAX;
+    translated.held = true;
 }
 
 void ram_reset_code_release(bool kept, bool loaded)
