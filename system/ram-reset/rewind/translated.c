@@ -126,6 +126,10 @@ void ram_reset_code_release(bool kept, bool loaded)
     } else if (held || !loaded || RAM_RESET_FLUSH_AT_STOP) {
         drop_all();
     }
+    if (!held) {
+        /* Whoever wrote unseen may be gone when the next one begins */
+        translated.exact = false;
+    }
     flush_at_once(false);
 }
 
