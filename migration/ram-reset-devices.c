@@ -101,7 +101,11 @@ void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 void ram_reset_devices_reset(void)
 {
     ram_reset_flags.roms_stay = false;
-    ram_reset_devices_release();
+    if (!ram_reset_devices_release()) {
+        /* The load has to fail if what is gone is in the VM state */
+        ram_reset_kept_leave_nothing_out();
+        devices.kept = 0;
+    }
 }
 
 unsigned ram_reset_devices_loaded(BlockDriverState *bs,

@@ -54,7 +54,9 @@ unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream);
 
 /**
  * ram_reset_devices_release: all devices have been reset
+ *
+ * Returns: false if the reset has unplugged some, which may have been kept
  */
-void ram_reset_devices_release(void);
+bool ram_reset_devices_release(void);
 
 #endif

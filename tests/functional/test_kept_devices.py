@@ -13,7 +13,7 @@ import pytest
 from lib import products
 from lib.effort import rounds
 from lib.guests import Ring3
-from lib.machine import MIB
+from lib.machine import MIB, MachineError
 from lib.rewinding import RAM_SIZE, START, assert_rewound
 
 ROUNDS = rounds(40, 8)
@@ -29,7 +29,7 @@ MACHINES = {
             '-device', 'virtio-serial', *PORT,
             '-device', 'qemu-xhci', '-device', 'usb-tablet'),
     'pc': ('-device', 'VGA,id=vga', '-device', 'virtio-net-pci,netdev=n0',
-           '-device', 'virtio-blk-pci,drive=disk1',
+           '-device', 'virtio-blk-pci,drive=disk1,id=blk',
            '-device', 'virtio-serial', *PORT)}
 # All but the USB controller, which firmware has begun to use, and those whose
 # state is that of others: PIIX3, its disk controller, the SMBus of q35
@@ -158,6 +158,28 @@ def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
         guest.load('t')
         assert guest.qmp('qom-get', **order) is True
         assert_rewound(guest)
+
+
+def test_a_reset_unplugs_what_the_guest_was_asked_to_give_up(tmp_path):
+    """While other devices are kept, and perhaps this one."""
+    with Poked(tmp_path, 'pc') as guest:
+        guest.stop()
+        guest.save('s')
+        for _ in range(2):
+            # no driver answers, so the reset of the load unplugs it
+            guest.qmp('device_add', driver='pci-bridge', id='b', chassis_nr=3)
+            guest.load('s')
+            guest.load('s')
+            guest.qmp('device_del', id='b')
+            guest.load('s')
+            assert_rewound(guest)
+            assert '"b"' not in guest.hmp('info qtree')
+            guest.load_kept()
+            assert guest.load_kept() == KEPT['pc']
+        # what the snapshot has is missed
+        guest.qmp('device_del', id='blk')
+        with pytest.raises(MachineError, match='virtio-blk'):
+            guest.load('s')
 
 
 def test_memory_with_a_file_in_it_is_the_snapshots(tmp_path):

@@ -21,7 +21,7 @@
  * is on a PCI bus below
  */
 typedef struct Unit {
-    GPtrArray *devices;         /* DeviceState */
+    GPtrArray *devices;         /* DeviceState, with a reference */
     PCIDevice *pci;             /* the first of them, if it is one */
     bool known;                 /* what the state of all is in */
     GArray *pieces;             /* of their memory; NULL if not known */
@@ -34,8 +34,9 @@ typedef struct Unit {
 static struct {
     GPtrArray *units;           /* NULL if they have to be found anew */
     GPtrArray *buses;           /* PCIBus */
-    GPtrArray *held;            /* Object, not to be reset */
+    GPtrArray *held;            /* Object, not to be reset, with a reference */
     bool buses_held, map_changed;
+    bool stale;                 /* to be found anew, once nothing is held */
 } all;
 
 static void free_unit(gpointer p)
@@ -93,7 +94,7 @@ static void add_to_unit(Unit *u, DeviceState *dev)
     BusChild *child;
 
     u->known &= device_kind(dev) != NULL;
-    g_ptr_array_add(u->devices, dev);
+    g_ptr_array_add(u->devices, object_ref(OBJECT(dev)));
     object_child_foreach(OBJECT(dev), add_inner, u);
     QLIST_FOREACH(bus, &dev->child_bus, sibling) {
         if (is_part_of_its_device(bus)) {
@@ -110,7 +111,7 @@ static int add_unit(DeviceState *dev, void *opaque)
 
     if (is_pci(dev) || (device_kind(dev) && !device_kind(dev)->inner)) {
         u = g_new0(Unit, 1);
-        u->devices = g_ptr_array_new();
+        u->devices = g_ptr_array_new_with_free_func(object_unref);
         u->pci = is_pci(dev) ? PCI_DEVICE(dev) : NULL;
         u->known = true;
         add_to_unit(u, dev);
@@ -128,9 +129,14 @@ static int add_bus(BusState *bus, void *opaque)
     return 0;
 }
 
+/* A reset may unplug a device that the guest has been asked to give up */
 static void forget_all(DeviceListener *listener, DeviceState *dev)
 {
-    ram_reset_devices_forget();
+    if (all.held) {
+        all.stale = true;
+    } else {
+        ram_reset_devices_forget();
+    }
 }
 
 static void find_units(void)
@@ -260,7 +266,7 @@ static bool can_do_without_bus(Unit *u)
 static void hold(gpointer obj, gpointer opaque)
 {
     RESETTABLE_GET_CLASS(obj)->get_state(obj)->count++;
-    g_ptr_array_add(all.held, obj);
+    g_ptr_array_add(all.held, object_ref(OBJECT(obj)));
 }
 
 static bool can_hold_buses(void)
@@ -295,7 +301,7 @@ unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
     if (!all.units) {
         return 0;
     }
-    all.held = g_ptr_array_new();
+    all.held = g_ptr_array_new_with_free_func(object_unref);
     all.map_changed = false;
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
@@ -321,16 +327,16 @@ unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
 /* The rest of what a PCI device's bus does when it is reset */
 static void reset_msi(Unit *u)
 {
-    if (u->pci && !u->kept) {
+    if (u->pci && !u->kept && qdev_is_realized(DEVICE(u->pci))) {
         msi_reset(u->pci);
         msix_reset(u->pci);
     }
 }
 
-void ram_reset_devices_release(void)
+bool ram_reset_devices_release(void)
 {
     if (!all.held) {
-        return;
+        return true;
     }
     for (int i = 0; i < all.held->len; i++) {
         Object *obj = g_ptr_array_index(all.held, i);
@@ -342,4 +348,10 @@ void ram_reset_devices_release(void)
     }
     legacy_reset_release();
     g_clear_pointer(&all.held, g_ptr_array_unref);
+    if (all.stale) {
+        all.stale = false;
+        ram_reset_devices_forget();
+        return false;
+    }
+    return true;
 }
