@@ -98,7 +98,7 @@ void ram_reset_dirty_end_taking(bool before)
 }
 
 /* A block begins with a word of the bitmap, see find_ram_offset() */
-static void copy_bits(RAMBlock *rb, unsigned long *bits)
+void ram_reset_dirty_look(RAMBlock *rb, unsigned long *bits)
 {
     unsigned long first = rb->offset >> TARGET_PAGE_BITS;
     unsigned long nr = rb->used_length >> TARGET_PAGE_BITS;
@@ -148,7 +148,7 @@ uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
     PrimRange range = { 0 };
     uint64_t nr;
 
-    copy_bits(rb, bits);
+    ram_reset_dirty_look(rb, bits);
     nr = find_set(bits, rb->used_length >> TARGET_PAGE_BITS, &range);
     /* Who measures the dirty rate clears slots' logs in another thread */
     if (nr && untracked && !(global_dirty_tracking & BORROWED)) {

@@ -37,14 +37,16 @@ void ram_reset_dirty_watch(RAMBlock *rb);
 /* Have accelerators tell what they know, for all blocks */
 void ram_reset_dirty_sync(void);
 
+/* Copy @rb's bits, one for each target page, to @bits, whole words */
+void ram_reset_dirty_look(RAMBlock *rb, unsigned long *bits);
+
 /* Around calls of ram_reset_dirty_take(): the end wants what the begin gave */
 bool ram_reset_dirty_begin_taking(void);
 void ram_reset_dirty_end_taking(bool before);
 
 /*
- * Copy @rb's bits, one for each target page, to @bits, whole words, and clear
- * them: writes to those pages will be seen anew, other than to those in
- * @untracked.  Those are dirty at every sync, written to or not, if
+ * The same, and clear them: writes to those pages will be seen anew, other than
+ * to those in @untracked.  Those are dirty at every sync, written to or not, if
  * it is KVM's bitmaps that tell; otherwise they are treated like all others.
  * @untracked may be NULL.
  *

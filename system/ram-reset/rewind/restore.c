@@ -194,6 +194,20 @@ static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
     return job.counts.cold;
 }
 
+/*
+ * Also of what somebody has written to who does not drop code, and then put
+ * back: a device through what it has mapped, for one.  That is in the log.
+ */
+static void drop_code(const BaselineBlock *base, unsigned long *differing)
+{
+    uint64_t pages = base->len / qemu_target_page_size();
+    g_autofree unsigned long *logged = bitmap_new(pages);
+
+    ram_reset_dirty_look(base->rb, logged);
+    bitmap_or(differing, differing, logged, pages);
+    translated_drop(base->rb, differing);
+}
+
 /* Returns how many pages differ */
 static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
 {
@@ -211,7 +225,7 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
         bitmap_complement(differing, present, pages);
     }
     restore(&job, present ? count_set(present, pages) : pages);
-    translated_drop(base->rb, differing);
+    drop_code(base, differing);
     account(blk, base, &job, g_strdup_printf(
                 "all of it is compared with the snapshot, %s", base->unwatched
                 ?: "to track what is written would slow the guest more"));
@@ -225,13 +239,15 @@ static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
     uint64_t pages = base->len / qemu_target_page_size();
     g_autofree unsigned long *written = bitmap_new(pages);
     RestoreJob job = { .base = base, .bits = written, .turn = turn };
+    bool told;
 
     /* Of what has been discarded, the dirty log tells: a balloon may do that */
     ram_reset_dirty_take(base->rb, written, NULL);
-    if (!watch_take(base, written)) {
+    told = watch_take(base, written);
+    translated_drop(base->rb, written);
+    if (!told) {
         return restore_differences(blk, base);
     }
-    translated_drop(base->rb, written);
     restore(&job, count_set(written, pages));
     account(blk, base, &job, g_strdup("what has been written is undone, the "
                                       "kernel has watched it"));
