@@ -160,6 +160,22 @@ def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
         assert_rewound(guest)
 
 
+def test_what_the_snapshot_does_not_have_is_reset(tmp_path):
+    """Also the configuration space of a function plugged in since."""
+    with Poked(tmp_path, 'pc') as guest:
+        guest.stop()
+        guest.save('s')
+        guest.qmp('device_add', driver='e1000', addr='10')
+        guest.load('s')
+        where = (0, 16, 0)
+        first = {at: guest.read(where, at) for at in REGISTERS}
+        for _ in range(4):
+            guest.load('s')
+            assert {at: guest.read(where, at) for at in REGISTERS} == first
+            for at in REGISTERS[1:]:
+                guest.write(where, at, 0xfeb05555)
+
+
 def test_a_reset_unplugs_what_the_guest_was_asked_to_give_up(tmp_path):
     """While other devices are kept, and perhaps this one."""
     with Poked(tmp_path, 'pc') as guest:

@@ -27,6 +27,7 @@ typedef struct Unit {
     GArray *pieces;             /* of their memory; NULL if not known */
     GByteArray *copy;           /* as of the last load; NULL if there is none */
     GPtrArray *sections;        /* in the stream; NULL if not looked for yet */
+    bool config_saved;          /* a PCI device's configuration space is there */
     bool kept;
 } Unit;
 
@@ -243,24 +244,37 @@ static bool is_as_it_was(Unit *u, const RamResetSections *stream)
            has_sections(u, stream);
 }
 
-/*
- * Without the reset of its bus, a PCI device that is loaded has its place in
- * the memory map and its interrupt as before, until its configuration space is
- * loaded
- */
-static bool can_do_without_bus(Unit *u)
+/* What saves the configuration space of @u; NULL if nothing does */
+static DeviceState *saves_config(Unit *u)
 {
     const VMStateDescription *vmsd = qdev_get_vmsd(DEVICE(u->pci));
     const VMStateField *f = vmsd ? vmsd->fields : NULL;
+    BusState *bus = QLIST_FIRST(&DEVICE(u->pci)->child_bus);
+    BusChild *child = bus ? QTAILQ_FIRST(&bus->children) : NULL;
 
-    if (u->pci->irq_state || u->pci->exp.sriov_cap) {
-        return false;
+    if (object_dynamic_cast(OBJECT(u->pci), "virtio-pci")) {
+        return child ? child->child : NULL;
     }
     while (f && f->name && f->vmsd != &vmstate_pci_device) {
         f++;
     }
-    return (f && f->name) ||
-           object_dynamic_cast(OBJECT(u->pci), "virtio-pci");
+    return f && f->name ? DEVICE(u->pci) : NULL;
+}
+
+/*
+ * Without the reset of its bus, a PCI device that is loaded has its place in
+ * the memory map and its interrupt as before, until its configuration space is
+ * loaded; so the VM state must have that
+ */
+static bool can_do_without_bus(Unit *u, const RamResetSections *stream)
+{
+    DeviceState *dev = u->config_saved ? NULL : saves_config(u);
+    const VMStateDescription *vmsd = dev ? qdev_get_vmsd(dev) : NULL;
+
+    if (vmsd && stream->find(VMSTATE_IF(dev), vmsd->name)) {
+        u->config_saved = true;
+    }
+    return u->config_saved && !u->pci->irq_state && !u->pci->exp.sriov_cap;
 }
 
 static void hold(gpointer obj, gpointer opaque)
@@ -269,12 +283,12 @@ static void hold(gpointer obj, gpointer opaque)
     g_ptr_array_add(all.held, object_ref(OBJECT(obj)));
 }
 
-static bool can_hold_buses(void)
+static bool can_hold_buses(const RamResetSections *stream)
 {
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        if (u->pci && !u->kept && !can_do_without_bus(u)) {
+        if (u->pci && !u->kept && !can_do_without_bus(u, stream)) {
             return false;
         }
     }
@@ -308,7 +322,7 @@ unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
 
         u->kept = (map || !u->pci) && is_as_it_was(u, stream);
     }
-    all.buses_held = map && can_hold_buses();
+    all.buses_held = map && can_hold_buses(stream);
     if (all.buses_held) {
         g_ptr_array_foreach(all.buses, hold, NULL);
     }
