@@ -24,8 +24,8 @@ static bool has_more_state(X86CPU *cpu)
 {
     CPUX86State *env = &cpu->env;
 
-    return env->nested_state || cpu->enable_pmu || cpu->hyperv_features ||
-           cpu->hyperv_passthrough ||
+    return cpu_has_vmx(env) || cpu_has_svm(env) || cpu->enable_pmu ||
+           cpu->hyperv_features || cpu->hyperv_passthrough ||
            (env->features[FEAT_7_0_EBX] & CPUID_7_0_EBX_INTEL_PT) ||
            (env->features[FEAT_7_0_ECX] & CPUID_7_0_ECX_SGX_LC) ||
            (env->features[FEAT_XSAVE] & CPUID_D_1_EAX_XFD);
@@ -44,8 +44,8 @@ bool ram_reset_vcpu_forget(CPUState *cs)
         return false;
     }
     /*
-     * Both do what is pending: an NMI or SMI, and an INIT or SIPI.  Setting
-     * state does not end all of these.
+     * When these are read, KVM first does what is pending: an NMI or SMI, and
+     * an INIT or SIPI.  Setting state does not end all of these.
      */
     if (kvm_vcpu_ioctl(cs, KVM_GET_VCPU_EVENTS, &events) < 0 ||
         kvm_vcpu_ioctl(cs, KVM_GET_MP_STATE, &mp_state) < 0) {
