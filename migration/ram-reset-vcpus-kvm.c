@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "hw/core/cpu.h"
+#include "qapi/error.h"
 #include "migration/ram-reset-vcpus.h"
 
 #if defined(CONFIG_KVM) && defined(TARGET_I386)
@@ -80,12 +81,26 @@ void ram_reset_vcpu_clear(CPUState *cs)
 /*
  * A second, says KVM, but compares with the one that was written last.  A third
  * leaves room for any two of them, and for the time that it takes.
+ *
+ * The wall clock is the VM's: KVM writes it to where the last vCPU has said.
  */
-bool ram_reset_vcpu_clocks_agree(CPUState *a, CPUState *b)
+bool ram_reset_vcpu_is_for_later(CPUState *cs, CPUState *first)
 {
-    int64_t ahead = cpu_env(a)->tsc - cpu_env(b)->tsc;
+    CPUX86State *env = cpu_env(cs), *first_env = cpu_env(first);
+    int64_t ahead = env->tsc - first_env->tsc;
 
-    return llabs(ahead) < cpu_env(b)->tsc_khz * 1000 / 3;
+    return !env->wall_clock_msr &&
+           llabs(ahead) < first_env->tsc_khz * 1000 / 3;
+}
+
+void ram_reset_vcpu_put(CPUState *cs)
+{
+    Error *err = NULL;
+
+    if (!kvm_arch_put_registers(cs, KVM_PUT_FULL_STATE, &err)) {
+        cs->vcpu_dirty = false;
+    }
+    error_free(err);
 }
 #else
 bool ram_reset_vcpu_forget(CPUState *cs)
@@ -97,8 +112,12 @@ void ram_reset_vcpu_clear(CPUState *cs)
 {
 }
 
-bool ram_reset_vcpu_clocks_agree(CPUState *a, CPUState *b)
+bool ram_reset_vcpu_is_for_later(CPUState *cs, CPUState *first)
 {
     return false;
+}
+
+void ram_reset_vcpu_put(CPUState *cs)
+{
 }
 #endif

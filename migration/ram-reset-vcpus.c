@@ -40,6 +40,8 @@ static void call(void (*function)(CPUState *cpu), CPUState *cpu)
     current_cpu = cpu;
     function(cpu);
     current_cpu = was;
+    /* told to stop, as by vm_stop() for an error, by which its thread would */
+    cpu->stop = false;
 }
 
 static void synchronize_state(CPUState *cpu)
@@ -66,6 +68,20 @@ static void synchronize_post_reset(CPUState *cpu)
     }
 }
 
+static void write_later(void)
+{
+    ram_reset_vcpus_side_by_side(vcpus.later, ram_reset_vcpu_put);
+    for (unsigned i = 0; i < vcpus.later->len; i++) {
+        CPUState *cpu = vcpus.later->pdata[i];
+
+        /* it has failed: QEMU says so, and exits, which needs the BQL */
+        if (cpu->vcpu_dirty) {
+            call(vcpus.ops->synchronize_post_init, cpu);
+        }
+    }
+    g_ptr_array_set_size(vcpus.later, 0);
+}
+
 /*
  * The first one's clock is the one that KVM synchronizes the others with, so it
  * is written first.
@@ -75,15 +91,13 @@ static void synchronize_post_init(CPUState *cpu)
     bool last = !CPU_NEXT(cpu);
 
     if (cpu == first_cpu || !is_forgotten(cpu) ||
-        !ram_reset_vcpu_clocks_agree(cpu, first_cpu)) {
+        !ram_reset_vcpu_is_for_later(cpu, first_cpu)) {
         call(vcpus.ops->synchronize_post_init, cpu);
     } else {
         g_ptr_array_add(vcpus.later, cpu);
     }
     if (last && vcpus.later) {
-        ram_reset_vcpus_side_by_side(vcpus.later,
-                                     vcpus.ops->synchronize_post_init);
-        g_ptr_array_set_size(vcpus.later, 0);
+        write_later();
     }
 }
 

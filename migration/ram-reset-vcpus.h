@@ -56,10 +56,21 @@ bool ram_reset_vcpu_forget(CPUState *cpu);
 void ram_reset_vcpu_clear(CPUState *cpu);
 
 /**
- * ram_reset_vcpu_clocks_agree: whether KVM takes both TSCs, as they have been
- * loaded, for one, in whichever order they are written
+ * ram_reset_vcpu_is_for_later: whether a vCPU may be written in any order
+ *
+ * @first: that has been written
+ *
+ * Returns: true if KVM takes both TSCs, as they have been loaded, for one, in
+ * whichever order they are written, and the vCPU has nothing of the VM's
  */
-bool ram_reset_vcpu_clocks_agree(CPUState *a, CPUState *b);
+bool ram_reset_vcpu_is_for_later(CPUState *cpu, CPUState *first);
+
+/**
+ * ram_reset_vcpu_put: write all state of a vCPU, without the BQL
+ *
+ * The state stays dirty if that fails.
+ */
+void ram_reset_vcpu_put(CPUState *cpu);
 
 /**
  * ram_reset_vcpus_at_stop: from now on, also what devices do when the guest is
