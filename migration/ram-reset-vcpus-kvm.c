@@ -17,9 +17,25 @@
 #include <linux/kvm.h>
 #include "standard-headers/asm-x86/kvm_para.h"
 
+bool ram_reset_vcpus_are_known(void)
+{
+    return kvm_enabled();
+}
+
+bool ram_reset_vcpu_exits_at_once(void)
+{
+    static int has = -1;
+
+    if (has < 0) {
+        has = kvm_check_extension(kvm_state, KVM_CAP_IMMEDIATE_EXIT) > 0;
+    }
+    return has;
+}
+
 /*
  * What else of KVM's state a reset of the vCPU ends, or what depends on the
- * order of it; none of that is worth a proof.
+ * order of it.  Nobody has looked further: such a vCPU is read and written as
+ * ever.
  */
 static bool has_more_state(X86CPU *cpu)
 {
@@ -103,6 +119,16 @@ void ram_reset_vcpu_put(CPUState *cs)
     error_free(err);
 }
 #else
+bool ram_reset_vcpus_are_known(void)
+{
+    return false;
+}
+
+bool ram_reset_vcpu_exits_at_once(void)
+{
+    return false;
+}
+
 bool ram_reset_vcpu_forget(CPUState *cs)
 {
     return false;

@@ -9,8 +9,8 @@
 #include "qemu/main-loop.h"
 #include "qemu/thread.h"
 #include "system/cpus.h"
-#include "system/kvm.h"
 #include "system/ram-reset-compat.h"
+#include "system/ram-reset-load.h"
 #include "system/runstate.h"
 #include "migration/ram-reset-vcpus-helper.h"
 #include "migration/ram-reset-vcpus.h"
@@ -145,7 +145,8 @@ void ram_reset_vcpus_borrow(void)
 {
     CPUState *cpu;
 
-    if (vcpus.depth++ || !kvm_enabled() || !all_wait()) {
+    if (vcpus.depth++ || !ram_reset_enabled() ||
+        !ram_reset_vcpus_are_known() || !all_wait()) {
         return;
     }
     decorate_ops();
@@ -161,16 +162,29 @@ void ram_reset_vcpus_borrow(void)
     }
 }
 
+static QemuThread *own_thread(CPUState *cpu)
+{
+    for (unsigned i = 0; i < vcpus.cpus->len; i++) {
+        Borrowed *b = &g_array_index(vcpus.cpus, Borrowed, i);
+
+        if (b->cpu == cpu) {
+            return b->thread;
+        }
+    }
+    return cpu->thread;
+}
+
 void ram_reset_vcpus_return(void)
 {
+    CPUState *cpu;
+
     assert(vcpus.depth);
     if (--vcpus.depth || !vcpus.cpus) {
         return;
     }
-    for (unsigned i = 0; i < vcpus.cpus->len; i++) {
-        Borrowed *b = &g_array_index(vcpus.cpus, Borrowed, i);
-
-        b->cpu->thread = b->thread;
+    /* some may have gone */
+    CPU_FOREACH(cpu) {
+        cpu->thread = own_thread(cpu);
     }
     g_clear_pointer(&vcpus.cpus, g_array_unref);
     g_clear_pointer(&vcpus.forgotten, g_hash_table_unref);
@@ -226,12 +240,15 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque)
     Later later = { .function = function, .opaque = opaque };
 
     cpu_stop_current();
-    if (!current_cpu || !kvm_enabled()) {
+    if (!current_cpu || !ram_reset_vcpus_are_known()) {
         function(opaque);
         return;
     }
-    /* it is on its way, and needs no signal */
-    current_cpu->thread_kicked = true;
+    /* it is on its way, and needs no signal to see that KVM_RUN ends at once */
+    if (ram_reset_vcpu_exits_at_once()) {
+        current_cpu->thread_kicked = true;
+    }
+    /* a vCPU that is unplugged before forgets it, and what @opaque has */
     async_run_on_cpu(current_cpu, do_when_stopped,
                      RUN_ON_CPU_HOST_PTR(g_memdup2(&later, sizeof(later))));
 }
@@ -260,7 +277,7 @@ static void need_no_signal(void)
 {
     CPUState *cpu;
 
-    if (!kvm_enabled() || !all_wait()) {
+    if (!ram_reset_enabled() || !ram_reset_vcpus_are_known() || !all_wait()) {
         return;
     }
     CPU_FOREACH(cpu) {

@@ -13,15 +13,24 @@
  * QEMU has a vCPU's own thread do what is done to the vCPU, and waits for it.
  * A load does that about nine times, one vCPU after the other, and each wakes
  * up two threads.  While all vCPUs are stopped their threads do nothing else,
- * so the thread that would wait can do it itself.  Only with accelerators that
- * are known to allow that.
+ * so the thread that would wait can do it itself.  Only with accelerators and
+ * architectures that are known to allow that.
  */
+
+/**
+ * ram_reset_vcpus_are_known: whether these vCPUs may be borrowed at all
+ */
+bool ram_reset_vcpus_are_known(void);
 
 /**
  * ram_reset_vcpus_borrow: until they are returned, run_on_cpu() is a call
  *
  * Does nothing unless all vCPUs are stopped.  To be called with the BQL held.
  * May be nested.
+ *
+ * QEMU releases the BQL twice while a load has borrowed them, to wait for
+ * threads of the load.  A vCPU's own thread must then find nothing to do: no
+ * cpu->stop, and nothing that is queued and depends on cpu->thread.
  */
 void ram_reset_vcpus_borrow(void);
 
@@ -71,6 +80,12 @@ bool ram_reset_vcpu_is_for_later(CPUState *cpu, CPUState *first);
  * The state stays dirty if that fails.
  */
 void ram_reset_vcpu_put(CPUState *cpu);
+
+/**
+ * ram_reset_vcpu_exits_at_once: whether KVM_RUN can be made to end without a
+ * signal
+ */
+bool ram_reset_vcpu_exits_at_once(void);
 
 /**
  * ram_reset_vcpus_at_stop: from now on, also what devices do when the guest is
