@@ -30,6 +30,9 @@ static struct {
     bool resetting;             /* by the system reset of a load */
     GHashTable *forgotten;      /* in it */
     GPtrArray *later;           /* that are yet to be written */
+    bool hears;                 /* of each stop and resume */
+    bool settled;               /* since the stop; only if it hears */
+    CPUState *idle;             /* has stopped for a function */
 } vcpus;
 
 /* What is called for a vCPU takes it for that of the thread that it is in */
@@ -115,16 +118,49 @@ static void kick(CPUState *cpu)
 {
 }
 
+/* One that is running has stopped in the midst of an exit, as vAPIC does */
 static bool all_wait(void)
 {
     CPUState *cpu;
 
     CPU_FOREACH(cpu) {
-        if (!cpu->created || !cpu->stopped || cpu->unplug) {
+        if (!cpu->created || !cpu->stopped || cpu->unplug ||
+            qatomic_read(&cpu->running)) {
             return false;
         }
     }
     return true;
+}
+
+static void do_nothing(CPUState *cpu, run_on_cpu_data unused)
+{
+}
+
+/*
+ * A thread that has stopped does what was queued for it before, and some of
+ * that without the BQL (async_safe_run_on_cpu()).  When it comes to what is
+ * queued now, it has done all of it; only its own exits queue such work.
+ */
+static void settle(void)
+{
+    CPUState *cpu;
+
+    if (!vcpus.settled) {
+        CPU_FOREACH(cpu) {
+            run_on_cpu(cpu, do_nothing, RUN_ON_CPU_NULL);
+        }
+        vcpus.settled = vcpus.hears && !runstate_is_running();
+    }
+}
+
+static bool may_borrow(void)
+{
+    if (!ram_reset_enabled() || !ram_reset_vcpus_are_known() || !all_wait()) {
+        return false;
+    }
+    settle();
+    /* the BQL was released */
+    return all_wait();
 }
 
 static void decorate_ops(void)
@@ -145,8 +181,7 @@ void ram_reset_vcpus_borrow(void)
 {
     CPUState *cpu;
 
-    if (vcpus.depth++ || !ram_reset_enabled() ||
-        !ram_reset_vcpus_are_known() || !all_wait()) {
+    if (vcpus.depth++ || !may_borrow()) {
         return;
     }
     decorate_ops();
@@ -208,17 +243,19 @@ void ram_reset_vcpus_end_reset(void)
 
 void ram_reset_vcpus_stop(RunState state)
 {
-    bool own;
-    CPUState *cpu;
+    bool only = vcpus.idle && vcpus.idle == first_cpu && !CPU_NEXT(first_cpu);
 
+    vcpus.idle = NULL;
+    if (!only || !all_wait()) {
+        vm_stop(state);
+        return;
+    }
+    vcpus.settled = true;
     ram_reset_vcpus_borrow();
-    own = vcpus.cpus;
     vm_stop(state);
-    if (own) {
-        CPU_FOREACH(cpu) {
-            /* for one that were in KVM_RUN, whose next would end at once */
-            qatomic_set(&cpu->exit_request, false);
-        }
+    if (vcpus.cpus) {
+        /* the stop's, which would end its next KVM_RUN at once */
+        qatomic_set(&first_cpu->exit_request, false);
     }
     ram_reset_vcpus_return();
 }
@@ -232,6 +269,8 @@ static void do_when_stopped(CPUState *cpu, run_on_cpu_data data)
 {
     g_autofree Later *later = data.host_ptr;
 
+    /* what was queued before has been done, see settle() */
+    vcpus.idle = vcpus.hears ? cpu : NULL;
     later->function(later->opaque);
 }
 
@@ -239,6 +278,7 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque)
 {
     Later later = { .function = function, .opaque = opaque };
 
+    vcpus.idle = NULL;
     cpu_stop_current();
     if (!current_cpu || !ram_reset_vcpus_are_known()) {
         function(opaque);
@@ -290,6 +330,8 @@ static void last_handler(void *opaque, bool running, RunState state)
 {
     if (running) {
         ram_reset_vcpus_return();
+        vcpus.settled = false;
+        vcpus.idle = NULL;
         need_no_signal();
     } else {
         ram_reset_vcpus_borrow();
@@ -298,10 +340,8 @@ static void last_handler(void *opaque, bool running, RunState state)
 
 void ram_reset_vcpus_at_stop(void)
 {
-    static bool registered;
-
-    if (!registered) {
-        registered = true;
+    if (!vcpus.hears) {
+        vcpus.hears = true;
         qemu_add_vm_change_state_handler_prio(first_handler, NULL, INT_MIN);
         qemu_add_vm_change_state_handler_prio(last_handler, NULL, INT_MAX);
     }

@@ -25,8 +25,8 @@ bool ram_reset_vcpus_are_known(void);
 /**
  * ram_reset_vcpus_borrow: until they are returned, run_on_cpu() is a call
  *
- * Does nothing unless all vCPUs are stopped.  To be called with the BQL held.
- * May be nested.
+ * Does nothing unless all vCPUs are stopped, and have done what was queued for
+ * them.  To be called with the BQL held, which it may release.  May be nested.
  *
  * QEMU releases the BQL twice while a load has borrowed them, to wait for
  * threads of the load.  A vCPU's own thread must then find nothing to do: no

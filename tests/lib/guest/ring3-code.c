@@ -9,6 +9,9 @@
  *   code-count ADDR VALUE   "ok"; one that returns VALUE + 1 when it is called,
  *                           then VALUE + 2: it writes to itself
  *   code-run CPU ADDR       "ok VALUE": what CPU gets from the function at ADDR
+ *   code-patched ADDR       no answer: by a write to port 0x7e, QEMU is asked to
+ *                           overwrite the instruction that does it, at ADDR;
+ *                           again and again, until there is input
  */
 
 #include "ring3.h"
@@ -22,6 +25,9 @@ static const uint8_t counts[] = {
     0xff, 0x05, 1, 0, 0, 0, 0xb8, 0, 0, 0, 0, 0xc3
 };
 #define COUNTS_VALUE    7
+
+/* out %al,$0x7e; ret */
+static const uint8_t patched[] = { 0xe6, 0x7e, 0xc3 };
 
 static void put(uint64_t addr, const uint8_t *code, size_t len)
 {
@@ -52,6 +58,11 @@ bool serve_code(const char *line, const uint64_t *n)
         Call call = call_on(n[0], (Call) { .func = (Function *)n[1] });
 
         answer_ok(&call.value, 1);
+    } else if (take_word(&line, "code-patched")) {
+        while (!input_waiting()) {
+            put(n[0], patched, sizeof(patched));
+            ((Function *)n[0])(0, 0);
+        }
     } else {
         return false;
     }
