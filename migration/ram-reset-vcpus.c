@@ -12,6 +12,7 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/runstate.h"
+#include "migration/ram-reset.h"
 #include "migration/ram-reset-vcpus-helper.h"
 #include "migration/ram-reset-vcpus.h"
 

@@ -7,7 +7,7 @@
 #ifndef MIGRATION_RAM_RESET_VCPUS_H
 #define MIGRATION_RAM_RESET_VCPUS_H
 
-#include "qapi/qapi-types-run-state.h"
+#include "hw/core/cpu.h"
 
 /*
  * QEMU has a vCPU's own thread do what is done to the vCPU, and waits for it.
@@ -92,17 +92,5 @@ bool ram_reset_vcpu_exits_at_once(void);
  * stopped, and when it goes on
  */
 void ram_reset_vcpus_at_stop(void);
-
-/**
- * ram_reset_vcpus_stop: as vm_stop(), without waking up vCPUs that wait already
- */
-void ram_reset_vcpus_stop(RunState state);
-
-/**
- * ram_reset_vcpu_stop_current: as cpu_stop_current(), and then call @function
- *
- * It is called at once if this is no vCPU's thread.
- */
-void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
 
 #endif

@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "block/snapshot.h"
 #include "hw/misc/snapctl-internal.h"
-#include "migration/ram-reset-vcpus.h"
 #include "migration/ram-reset.h"
 #include "migration/snapshot.h"
 #include "qapi/clone-visitor.h"

@@ -11,6 +11,7 @@
 
 #include "block/snapshot.h"
 #include "migration/qemu-file-types.h"
+#include "qapi/qapi-types-run-state.h"
 #include "system/ram-reset.h"
 
 /**
@@ -56,6 +57,20 @@ bool ram_reset_may_migrate(Error **errp);
  * Returns: a borrowed reference
  */
 AioContext *ram_reset_job_context(void);
+
+/**
+ * ram_reset_vcpus_stop: as vm_stop(), without waking up a vCPU that is the only
+ * one, and has stopped for ram_reset_vcpu_stop_current()
+ */
+void ram_reset_vcpus_stop(RunState state);
+
+/**
+ * ram_reset_vcpu_stop_current: as cpu_stop_current(), and then call @function
+ *
+ * It is called at once if this is no vCPU's thread, and never if the vCPU is
+ * unplugged before it has stopped.
+ */
+void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
 
 /*
  * What load_snapshot() calls, in this order, with the BQL held.  Whatever
