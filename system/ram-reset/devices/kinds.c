@@ -23,24 +23,6 @@
 #include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/virtio.h"
 
-/* As in hw/i386/vapic.c */
-#define VAPIC_ACTIVE 1
-
-/*
- * An active one has work for the CPUs when it is loaded, and when they run.
- * The rest of the instance follows from the fields, and from having run.
- */
-static void sweep_vapic(DeviceState *dev, DeviceSweep *s)
-{
-    const uint32_t *state = device_field(dev, "state");
-    const VMStateField *f;
-
-    device_sweep_require(s, state && *state != VAPIC_ACTIVE);
-    for (f = qdev_get_vmsd(dev)->fields; f->name; f++) {
-        device_sweep(s, (const char *)dev + f->offset, f->size);
-    }
-}
-
 static void sweep_acpi(ACPIREGS *regs, CPUHotplugState *cpus,
                        MemHotplugState *memory, AcpiPciHpState *pci,
                        DeviceSweep *s)
@@ -140,7 +122,6 @@ static const DeviceKind kinds[] = {
       .holes = { HOLE(XHCIState, intr, cmd_ring) } },
     { "i440FX", .size = sizeof(PCII440FXState) },
     { "ich9-ahci", .sweep = sweep_ahci },
-    { "kvmvapic", .fields_only = true, .sweep = sweep_vapic },
     { "mch", .size = sizeof(MCHPCIState) },
     { "pcie-root-port" },
     { "qemu-xhci" },

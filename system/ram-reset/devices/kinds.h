@@ -19,8 +19,6 @@
  *     another device, or nothing that the guest could see
  * @holes_in: what these are offsets in: a field of the VM state; NULL for the
  *     instance
- * @fields_only: of the instance, only the fields of the VM state are looked at,
- *     by @sweep; all of them are plain
  * @inner: it is looked at with the device that it is a part of
  * @legacy: it registers a function to be reset by, for a part of its instance
  * @sweep: for what the device has beside its instance and, for PCI devices, its
@@ -30,7 +28,7 @@ typedef struct DeviceKind {
     const char *type;
     size_t size, holes[3][2];
     const char *holes_in;
-    bool fields_only, inner, legacy;
+    bool inner, legacy;
     void (*sweep)(DeviceState *dev, DeviceSweep *s);
 } DeviceKind;
 

@@ -77,8 +77,7 @@ GArray *device_pieces(GPtrArray *devices)
     for (int i = 0; i < devices->len; i++) {
         const uint8_t *start = g_ptr_array_index(devices, i);
         DeviceState *dev = (DeviceState *)start;
-        const uint8_t *end = start + (device_kind(dev)->fields_only
-                                      ? 0 : device_size(dev));
+        const uint8_t *end = start + device_size(dev);
         DevicePiece piece = { start, start };
 
         for (int j = 0; piece.end < end && j < holes->len; j++) {
