@@ -18,6 +18,7 @@ from lib.fixtures import accel, built, fast_accel   # noqa: F401
 from lib.guests import Ring3
 from lib.machine import (MEMORIES, MIB, PAGE, RAM, STRATEGIES, Machine,
                          MachineError)
+from lib.smp import Smp
 
 RAM_SIZE = 128 * MIB
 KEPT = Ring3.FIRST_FREE, 8 * MIB
@@ -272,3 +273,28 @@ def test_damage_is_found_before(tmp_path, block, changes, message):
             machine.load('s')
         assert machine.image() == image
         machine.save('t')
+
+
+@pytest.mark.parametrize('thread', ('multi', 'single'))
+def test_code_is_dropped_without_a_load(tmp_path, thread):
+    """
+    QEMU drops what TCG has translated when it stops the guest to load, which
+    is left to the load; there may be none.
+    """
+    place, shared, region = tmp_path / 'shmem', (0x11101af4, 2), 0xe0000000
+    with Smp(tmp_path, accel=f'tcg,thread={thread}', cpus='2',
+             strategy='auto', options=',rewind=on', args=(
+            '-object', f'memory-backend-file,id=shmem,size={MIB},share=on,'
+                       f'mem-path={place}',
+            '-device', 'ivshmem-plain,memdev=shmem,master=on')) as guest:
+        guest.ask('map-bar', *shared)
+        guest.ask('code-put', region, 0)
+        with place.open('r+b', buffering=0) as f:
+            for n in range(4):
+                f.seek(1)
+                f.write(bytes((n, 0, 0, 0)))
+                with pytest.raises(MachineError, match='nosuch'):
+                    guest.hmp('loadvm nosuch')
+                guest.cont()
+                for cpu in range(guest.cpus):
+                    assert int(guest.ask('code-run', cpu, region), 16) == n

@@ -26,10 +26,12 @@
  * @exact: all that is translated is so since a flush, and what has been written
  *     since that is in the dirty log, or has dropped it
  * @held: by a rewind
+ * @owed: QEMU has not flushed when it stopped the VM to load, and no load has
+ *     made up for that
  * @dropping: all of it, whatever ram_reset_keeps_code() says
  */
 static struct {
-    bool exact, held, dropping;
+    bool exact, held, owed, dropping;
 } translated;
 
 #if defined(CONFIG_TCG) && !RAM_RESET_FLUSH_AT_STOP
@@ -56,13 +58,46 @@ static void flush_at_once(bool begin)
 }
 #endif
 
+#if defined(CONFIG_TCG) && RAM_RESET_FLUSH_AT_STOP
+/* Each vCPU does what is queued for it before it runs: who is first flushes */
+static void drop_what_is_owed(void *opaque, bool running, RunState state)
+{
+    CPUState *cpu;
+
+    if (running && translated.owed) {
+        translated.owed = false;
+        CPU_FOREACH(cpu) {
+            queue_tb_flush(cpu);
+        }
+    }
+}
+
+static bool stopped_for_load(void)
+{
+    static VMChangeStateEntry *handler;
+
+    if (replay_mode != REPLAY_MODE_NONE ||
+        !runstate_check(RUN_STATE_RESTORE_VM)) {
+        return false;
+    }
+    if (!handler) {
+        handler = qemu_add_vm_change_state_handler(drop_what_is_owed, NULL);
+    }
+    translated.owed = true;
+    return true;
+}
+#else
+static bool stopped_for_load(void)
+{
+    return false;
+}
+#endif
+
 bool ram_reset_keeps_code(void)
 {
     /* vCPUs flush without the BQL, when there is no room for more */
     return bql_locked() && !translated.dropping &&
-           (translated.held ||
-            (RAM_RESET_FLUSH_AT_STOP && replay_mode == REPLAY_MODE_NONE &&
-             runstate_check(RUN_STATE_RESTORE_VM)));
+           (translated.held || stopped_for_load());
 }
 
 /*
@@ -88,7 +123,7 @@ static bool writes_unseen(void)
 static void drop_all(void)
 {
     trace_ram_reset_drop_all_code();
-    translated.held = false;
+    translated.held = translated.owed = false;
 #ifdef CONFIG_TCG
     translated.dropping = true;
     ram_reset_tb_flush();
@@ -122,6 +157,7 @@ void ram_reset_code_release(bool kept, bool loaded)
     }
     translated.held = false;
     if (kept && held) {
+        translated.owed = false;
         trace_ram_reset_keep_code();
     } else if (held || !loaded || RAM_RESET_FLUSH_AT_STOP) {
         drop_all();
