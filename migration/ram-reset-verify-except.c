@@ -13,6 +13,7 @@
 #include "system/ram-reset-compat.h"
 #include "migration/vmstate.h"
 #include "qemu-file.h"
+#include "hw/acpi/acpi_dev_interface.h"
 #include "migration/ram-reset-verify-except.h"
 
 /*
@@ -58,6 +59,14 @@ static const Exception exceptions[] = {
     { "ide bmdma", "migration_retry_unit", 0, 0 },
     { "ide bmdma", "migration_retry_sector_num", 0, 7 },
     { "ide bmdma", "migration_retry_nsector", 0, 3 },
+
+    /*
+     * A new VM generation ID is an event of ACPI's, whose interrupt, mostly 9,
+     * a CPU may have been told to look at (CPU_INTERRUPT_POLL)
+     */
+    { "cpu_common", "interrupt_request", 3, 3, 0x10 },
+    { "gpe", "sts", 0, 1, ACPI_VMGENID_CHANGE_STATUS },
+    { "ich9_pm", "acpi_regs.gpe.sts", 0, 1, ACPI_VMGENID_CHANGE_STATUS },
 
     /* Counts what QEMU has drawn for its client */
     { "qxl", "ssd.unique", 0, 3 },

@@ -323,7 +323,8 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
         error_setg(errp, "RAM cannot be verified: it was switched on in the "
                    "middle of the load");
     } else {
-        return !ram_reset_verify_wanted() ||
+        /* Where devices begin in a mapped-ram snapshot is not known */
+        return !ram_reset_verify_wanted() || migrate_mapped_ram() ||
                ram_reset_check_devices(load.bs, load.shortcut.ram_end ?:
                                        load.sections.end, errp);
     }
