@@ -97,6 +97,12 @@ static void sweep_xhci(DeviceState *dev, DeviceSweep *s)
     }
 }
 
+/* The log is not in the instance */
+static void sweep_root_port(DeviceState *dev, DeviceSweep *s)
+{
+    device_sweep_require(s, !PCI_DEVICE(dev)->exp.aer_log.log_num);
+}
+
 /* From a member of a struct up to another one */
 #define HOLE(type, member, end) { offsetof(type, member), offsetof(type, end) }
 /* The member only */
@@ -123,7 +129,7 @@ static const DeviceKind kinds[] = {
     { "i440FX", .size = sizeof(PCII440FXState) },
     { "ich9-ahci", .sweep = sweep_ahci },
     { "mch", .size = sizeof(MCHPCIState) },
-    { "pcie-root-port" },
+    { "pcie-root-port", .sweep = sweep_root_port },
     { "qemu-xhci" },
     { "usb-tablet", .inner = true },
     { "virtconsole", .inner = true, .sweep = device_sweep_virtio_port },
