@@ -38,6 +38,9 @@ static const Exception exceptions[] = {
     { "mc146818rtc", "cmos_data", RTC_DAY_OF_WEEK, RTC_YEAR },
     { "mc146818rtc", "cmos_data", RTC_CENTURY, RTC_CENTURY },
 
+    /* The same for Arm */
+    { "pl031", "tick_offset_vmstate", 0, 3 },
+
     /* With them it tells the guest of the load */
     { "snapctl", "command", 0, 3 },
     { "snapctl", "status", 0, 3 },

@@ -42,7 +42,7 @@ typedef struct Machine {
     uint64_t dimm;          /* and of the first pc-dimm */
     const char *ram_id;     /* of the backend that the machine makes itself */
     uint64_t low_end;       /* from there to 1 MiB RAM is not the guest's */
-    unsigned reset_pages;   /* of RAM, which a reset writes to */
+    unsigned reset_pages;   /* of RAM, written by a reset but for a rewind's */
     bool is_pc;
 } Machine;
 
