@@ -41,6 +41,9 @@ static const Exception exceptions[] = {
     /* The same for Arm */
     { "pl031", "tick_offset_vmstate", 0, 3 },
 
+    /* A display that is to be drawn again */
+    { "pl110", "invalidate", 0, 3 },
+
     /* With them it tells the guest of the load */
     { "snapctl", "command", 0, 3 },
     { "snapctl", "status", 0, 3 },
