@@ -112,7 +112,7 @@ static char *take_string(Text *t)
 
 static bool take_number(Text *t, int64_t *number)
 {
-    /* The text ends with a brace */
+    /* It ends before the text does, which is with a brace */
     return take(t, ':') && t->at < t->end &&
            !qemu_strtoi64(t->at, &t->at, 10, number) && t->at <= t->end;
 }
@@ -224,7 +224,7 @@ static VMDesc *take_object(Text *t)
 GPtrArray *vmdesc_parse(const char *text, size_t len)
 {
     Text t = { .at = text, .end = text + len };
-    VMDesc *d = take_object(&t);
+    VMDesc *d = len && text[len - 1] == '}' ? take_object(&t) : NULL;
     GPtrArray *devices = d ? g_ptr_array_ref(d->fields) : NULL;
 
     vmdesc_free(d);
