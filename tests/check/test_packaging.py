@@ -2,6 +2,7 @@
 """The packaging agrees with Debian's of the same QEMU, and with its page."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -75,6 +76,87 @@ def test_exceptions_are_in_the_manual():
         for names in exceptions.values():
             for name in names:
                 assert name in page
+
+
+LINE = 'include if exists <abstractions/libvirt-qemu.d/qemu-ram-reset>'
+
+
+class AppArmor:
+    """What a Debian 12 has in /etc/apparmor.d, below a folder."""
+
+    def __init__(self, root: Path):
+        self._root = root
+        self.local = root / 'etc/apparmor.d/local/abstractions/libvirt-qemu'
+        old = root / 'etc/apparmor.d/abstractions/libvirt-qemu'
+        old.parent.mkdir(parents=True)
+        old.write_text('  include if exists <local/abstractions/libvirt-qemu>\n')
+
+    def run(self, script: str, action: str) -> None:
+        text = (PACKAGING / f'qemu-ram-reset.{script}').read_text()
+        assert text.startswith('#!/bin/sh\n')
+        subprocess.run(['sh', '-s', action], input=text, text=True, check=True,
+                       env=dict(os.environ, DPKG_ROOT=str(self._root)))
+
+    def install(self) -> None:
+        for action in ('configure', 'triggered', 'configure'):
+            self.run('postinst', action)
+            assert self.local.read_text().splitlines().count(LINE) == 1
+
+    def purge(self) -> None:
+        for action in ('remove', 'purge'):
+            self.run('postrm', action)
+
+
+@pytest.fixture(name='aa')
+def fixture_apparmor(tmp_path):
+    return AppArmor(tmp_path)
+
+
+@pytest.mark.parametrize('rules_before', (
+    '', '  /srv/** r,\n', '  /srv/** r,', '# mine\n\n  /srv/** r,\n\n'))
+@pytest.mark.parametrize('linked', (False, True))
+def test_local_rules_are_as_they_were(aa, tmp_path, rules_before, linked):
+    """An administrator's file, without a newline at its end or behind a link."""
+    file = aa.local
+    file.parent.mkdir(parents=True)
+    if linked:
+        file = tmp_path / 'srv' / 'rules'
+        file.parent.mkdir()
+        aa.local.symlink_to(file)
+    file.write_text(rules_before)
+    file.chmod(0o640)
+    aa.install()
+    assert file.read_text() == f'{LINE}\n{rules_before}'
+    aa.purge()
+    assert file.read_text() == rules_before
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert aa.local.is_symlink() == linked
+
+
+def test_local_rules_that_the_package_made_go_with_it(aa):
+    aa.install()
+    aa.purge()
+    assert not aa.local.exists() and not aa.local.parent.exists()
+
+
+def test_rules_added_to_what_the_package_made_stay(aa):
+    aa.install()
+    with aa.local.open('a') as file:
+        file.write('  /srv/** r,\n')
+    aa.purge()
+    assert aa.local.read_text() == '  /srv/** r,\n'
+
+
+@pytest.mark.parametrize('upgraded', (False, True))
+def test_a_line_that_was_joined_to_another_is_parted(aa, upgraded):
+    """As older releases left it if the last line had no newline."""
+    aa.local.parent.mkdir(parents=True)
+    aa.local.write_text(f'# mine\n  /srv/** r,{LINE}\n')
+    if upgraded:
+        aa.install()
+        assert aa.local.read_text() == f'{LINE}\n# mine\n  /srv/** r,\n'
+    aa.purge()
+    assert aa.local.read_text() == '# mine\n  /srv/** r,\n'
 
 
 def last_line_of_a_trial(release, monkeypatch, capsys, found=(), known=False):
