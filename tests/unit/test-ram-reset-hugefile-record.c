@@ -152,13 +152,22 @@ static void test_nonsense(void)
         { "dirty", "1--2" }, { "dirty", "0x1-0x2" }, { "dirty", "+1-2" },
         { "dirty", "1-18446744073709551617" }, { "dirty", "1 -2" },
         { "dirty", "18446744073709551616-18446744073709551617" },
+        /* Each page is named once: else a long list costs hours */
+        { "dirty", "0-9,0-9" }, { "dirty", "2-4,4-5" }, { "dirty", "5-6,1-2" },
     };
+    g_autoptr(GString) lines = g_string_new("0-1");
+    g_autofree char *long_text = NULL;
 
     for (unsigned i = 0; i < G_N_ELEMENTS(wrong); i++) {
         g_autofree char *text = record_with(wrong[i][0], wrong[i][1]);
 
         assert_no_record(text, strlen(text), i < 3 ? "version" : "");
     }
+    for (unsigned i = 0; i < 100; i++) {
+        g_string_append_printf(lines, "\nx%u=1", i);
+    }
+    long_text = record_with("dirty", lines->str);
+    assert_no_record(long_text, strlen(long_text), "lines");
     for (unsigned i = 0; i < G_N_ELEMENTS(fields); i++) {
         g_autofree char *text = record_with(fields[i][0], NULL);
 

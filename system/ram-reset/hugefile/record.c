@@ -27,6 +27,7 @@
 #define CHECKSUM  "sha256="
 #define DIGITS    64
 #define MAX_SIZE  (16 * 1024 * 1024)
+#define MAX_LINES 64
 #define MAX_PAGES (UINT64_C(1) << 24)   /* 32 TiB of 2 MiB pages */
 
 void hugefile_record_clear(HugeRecord *rec)
@@ -136,22 +137,33 @@ static char *format_dirty(const HugeRecord *rec)
     return g_string_free(s, false);
 }
 
+/* A number from @least on at *@text, which moves behind it */
+static bool parse_page(const HugeRecord *rec, const char **text,
+                       uint64_t least, uint64_t *nr)
+{
+    char *end;
+
+    if (!g_ascii_isdigit(**text)) {
+        return false;
+    }
+    *nr = g_ascii_strtoull(*text, &end, 10);
+    *text = end;
+    return *nr >= least && *nr < rec->pages;
+}
+
+/* Ranges rise, so that the time to read them follows from their number */
 static bool parse_dirty(HugeRecord *rec, const char *text)
 {
-    g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
+    uint64_t first, last, next = 0;
 
-    for (unsigned i = 0; ranges[i]; i++) {
-        g_auto(GStrv) ends = g_strsplit(ranges[i], "-", 3);
-        uint64_t first, last;
-
-        if (g_strv_length(ends) != 2 ||
-            !g_ascii_string_to_unsigned(ends[0], 10, 0, rec->pages - 1, &first,
-                                        NULL) ||
-            !g_ascii_string_to_unsigned(ends[1], 10, first, rec->pages - 1,
-                                        &last, NULL)) {
+    while (*text) {
+        if (!parse_page(rec, &text, next, &first) || *text++ != '-' ||
+            !parse_page(rec, &text, first, &last) ||
+            (*text && (*text++ != ',' || !*text))) {
             return false;
         }
         memset(rec->dirty + first, true, last - first + 1);
+        next = last + 1;
     }
     return true;
 }
@@ -225,6 +237,17 @@ static bool parse_fields(HugeRecord *rec, GKeyFile *kf, GError **err)
     return !*dirty || parse_dirty(rec, dirty);
 }
 
+/* GKeyFile would take memory for each */
+static bool has_many_lines(const char *text)
+{
+    unsigned count = 0;
+
+    for (; (text = strchr(text, '\n')) && count <= MAX_LINES; text++) {
+        count++;
+    }
+    return count > MAX_LINES;
+}
+
 static char *parse_record(HugeRecord *rec, char *text, gsize len)
 {
     g_autoptr(GKeyFile) kf = g_key_file_new();
@@ -233,6 +256,9 @@ static char *parse_record(HugeRecord *rec, char *text, gsize len)
 
     if (!take_checksum(text, len)) {
         return g_strdup("its checksum does not fit its content");
+    }
+    if (has_many_lines(text)) {
+        return g_strdup_printf("it has more than %d lines", MAX_LINES);
     }
     if (!g_key_file_load_from_data(kf, text, -1, G_KEY_FILE_NONE, &err)) {
         return g_strdup(err->message);
