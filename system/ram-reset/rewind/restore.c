@@ -196,13 +196,20 @@ static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
 
 /*
  * Also of what somebody has written to who does not drop code, and then put
- * back: a device through what it has mapped, for one.  That is in the log.
+ * back: a device through what it has mapped, for one.  That is in the log.  To
+ * memory of its own a device may write without the log: a flash does that when
+ * the guest programs it.
  */
 static void drop_code(const BaselineBlock *base, unsigned long *differing)
 {
     uint64_t pages = base->len / qemu_target_page_size();
-    g_autofree unsigned long *logged = bitmap_new(pages);
+    g_autofree unsigned long *logged = NULL;
 
+    if (base->compared) {
+        translated_drop(base->rb, NULL);
+        return;
+    }
+    logged = bitmap_new(pages);
     ram_reset_dirty_look(base->rb, logged);
     bitmap_or(differing, differing, logged, pages);
     translated_drop(base->rb, differing);

@@ -32,7 +32,7 @@
 
 #define VECTORS                 32
 #define IO_BITMAP               104     /* right after the TSS itself */
-#define IO_BITMAP_BYTES         416     /* ports 0 to 0xcff, all allowed */
+#define IO_BITMAP_BYTES         8192    /* all ports, all allowed */
 
         .text
         .code32
