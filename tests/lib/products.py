@@ -61,6 +61,9 @@ QEMU = _setting('RAM_RESET_QEMU', BUILD / 'qemu' / 'qemu-system-x86_64')
 QEMU_IMG = _setting('RAM_RESET_QEMU_IMG', BUILD / 'qemu' / 'qemu-img')
 QSD = _setting('RAM_RESET_QSD',
                BUILD / 'qemu' / 'storage-daemon' / 'qemu-storage-daemon')
+VHOST_USER_BLK = _setting(
+    'RAM_RESET_VHOST_USER_BLK',
+    BUILD / 'qemu' / 'contrib' / 'vhost-user-blk' / 'vhost-user-blk')
 FIRMWARE = _setting('RAM_RESET_FIRMWARE', BUILD / 'firmware')
 GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
 FULL = BUILD / 'guest-full'

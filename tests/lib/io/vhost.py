@@ -38,6 +38,8 @@ def stamped(size: int) -> bytes:
 class Backend:
     """Another process, and what it says."""
 
+    RECONNECT = {False: '', True: ',reconnect-ms=100'}
+
     def __init__(self, workdir: Path, name: str):
         self._log = workdir / f'{name}.log'
 
@@ -48,6 +50,13 @@ class Backend:
                 [str(word) for word in command], stdin=subprocess.DEVNULL,
                 stdout=log, stderr=log, pass_fds=tuple(fds),
                 env=os.environ | env)
+
+    def await_file(self, path: Path) -> None:
+        deadline = time.monotonic() + TIMEOUT
+        while not path.exists():
+            assert self._process.poll() is None and \
+                time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
 
     def kill(self) -> None:
         self._process.kill()
@@ -69,6 +78,8 @@ class StorageDaemon(Backend):
     qemu-storage-daemon, which does a disk's I/O in guest RAM.  @iops: no more
     requests than that in a second, so that there are always some that wait.
     """
+
+    REGION = False          # it reports to QEMU what it has under way
 
     def __init__(self, workdir: Path, content: bytes, *, name: str = 'served',
                  iops: int = 0, queues: int = 1, kind: str = 'vhost-user-blk',
@@ -93,9 +104,9 @@ class StorageDaemon(Backend):
                         f'num-queues={queues},addr.type=fd,'
                         f'addr.str={self._listener.fileno()}')
         self.again()
-        options = ',reconnect-ms=100' if reconnect else ''
         self.device = (
-            '-chardev', f'socket,id={name},path={path},abstract=on{options}',
+            '-chardev', f'socket,id={name},path={path},abstract=on'
+                        f'{self.RECONNECT[reconnect]}',
             '-device', f'{kind}-pci,chardev={name},id={name}-disk')
 
     def again(self) -> None:
@@ -116,6 +127,27 @@ class StorageDaemon(Backend):
     def __exit__(self, *unused) -> None:
         super().__exit__(*unused)
         self._listener.close()
+
+
+class SampleDaemon(Backend):
+    """QEMU's sample of such a process, which has an in-flight region."""
+
+    REGION = True
+
+    def __init__(self, workdir: Path, content: bytes, *, name: str = 'served',
+                 reconnect: bool = False):
+        products.require(products.VHOST_USER_BLK)
+        super().__init__(workdir, name)
+        image, path = workdir / f'{name}.raw', workdir / f'{name}.socket'
+        image.write_bytes(content)
+        self.start(products.VHOST_USER_BLK, '-b', image, '-s', path)
+        self.await_file(path)
+        self.device = (
+            '-chardev', f'socket,id={name},path={path}{self.RECONNECT[reconnect]}',
+            '-device', f'vhost-user-blk-pci,chardev={name},id={name}-disk')
+
+
+BACKENDS = {'daemon': StorageDaemon, 'sample': SampleDaemon}
 
 
 class Echo(Backend):
@@ -146,11 +178,7 @@ class Echo(Backend):
             '--stats-period=3600', '--no-lsc-interrupt',
             # or it leaves a folder on the host
             RUNTIME_DIRECTORY=str(workdir))
-        deadline = time.monotonic() + TIMEOUT
-        while not path.exists():
-            assert self._process.poll() is None and \
-                time.monotonic() < deadline, self.log()
-            time.sleep(0.02)
+        self.await_file(path)
         self.device = (
             '-chardev', f'socket,id=net0,path={path}',
             '-netdev', 'vhost-user,id=net0,chardev=net0',
