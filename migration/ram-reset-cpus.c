@@ -42,7 +42,7 @@ static char *read_description(BlockDriverState *image, uint64_t size)
         if (text) {
             return g_strdup(text);
         }
-        if (len == size || len >= MOST) {
+        if (len == size || len >= MOST || buf[len - 1] != '}') {
             return NULL;
         }
     }

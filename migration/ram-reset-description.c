@@ -5,99 +5,170 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qapi/qapi-builtin-types.h"
 #include "qemu/bswap.h"
-#include "block/snapshot.h"
 #include "savevm.h"
 #include "migration/ram-reset-description.h"
-#include "migration/ram-reset-vmdesc.h"
 
 /* The footer of a section: a byte and the section's number */
 #define FOOTER 5
 
-/* Whether @s is at s->start; sets s->end if it is */
-static bool is_there(SectionPlace *s, const uint8_t *data, size_t end)
-{
-    size_t length = strlen(s->id);
-    const uint8_t *head = data + s->start;
-    const uint8_t *rest = head + 6 + length;
-    uint64_t whole = 14 + length + s->size + FOOTER;
+/* A section's type, number, length of its name; then instance and version */
+#define HEAD 6
+#define HEAD_REST 8
 
-    if (end - s->start < whole || head[0] != QEMU_VM_SECTION_FULL ||
-        head[5] != length || memcmp(head + 6, s->id, length) ||
-        ldl_be_p(rest) != s->instance) {
-        return false;
-    }
-    s->end = s->start + whole;
-    return data[s->end - FOOTER] == QEMU_VM_SECTION_FOOTER &&
-           !memcmp(data + s->end - FOOTER + 1, head + 1, FOOTER - 1);
+/* A command's type, number, and the length of its data */
+#define COMMAND 5
+
+/* The bytes that are left, and the description of what comes next */
+typedef struct Reader {
+    const SectionBytes *bytes;
+    size_t at;
+    const VMDesc *next;
+} Reader;
+
+static size_t left(const Reader *r)
+{
+    return r->bytes->len - r->at;
 }
 
-/* From the footer of RAM to @end */
-static bool find_all(GPtrArray *sections, const uint8_t *data, size_t end)
+static bool skip_commands(Reader *r, Error **errp)
 {
-    size_t at = FOOTER;
+    const uint8_t *data = r->bytes->data;
 
-    for (int i = 0; i < sections->len; ) {
-        SectionPlace *s = g_ptr_array_index(sections, i);
+    while (left(r) && data[r->at] == QEMU_VM_COMMAND) {
+        size_t size = left(r) < COMMAND
+                      ? COMMAND : COMMAND + lduw_be_p(data + r->at + 3);
 
-        s->start = at;
-        if (is_there(s, data, end)) {
-            at = s->end;
-            i++;
-        } else if (at == FOOTER) {
-            /* Some are saved before RAM is */
-            g_ptr_array_remove_index(sections, i);
-        } else {
+        if (size > left(r)) {
+            error_setg(errp, "%s ends in a command", r->bytes->what);
             return false;
         }
+        r->at += size;
     }
-    return at == end;
+    return true;
 }
 
-static void free_section(gpointer p)
+/* A section that was saved before RAM is described, but is not there */
+static const VMDesc *find_desc(Reader *r, const char *name, uint32_t instance)
 {
-    SectionPlace *s = p;
+    while (r->next) {
+        const VMDesc *desc = r->next;
 
-    g_free(s->id);
-    g_free(s);
-}
-
-static GPtrArray *described_sections(const char *text, const char *end)
-{
-    g_autoptr(GPtrArray) descs = vmdesc_parse(text, end - text);
-    g_autoptr(GPtrArray) sections =
-        g_ptr_array_new_with_free_func(free_section);
-
-    for (int i = 0; descs && i < descs->len; i++) {
-        const VMDesc *desc = g_ptr_array_index(descs, i);
-        int64_t size = vmdesc_size(desc);
-        SectionPlace *s;
-
-        if (!desc->name || size < 0) {
-            return NULL;
+        r->next = desc->next;
+        if (desc->name && !strcmp(desc->name, name) &&
+            (uint32_t)desc->instance == instance) {
+            return desc;
         }
-        s = g_new0(SectionPlace, 1);
-        s->id = g_strdup(desc->name);
-        s->instance = desc->instance;
-        s->size = size;
-        g_ptr_array_add(sections, s);
     }
-    return descs ? g_steal_pointer(&sections) : NULL;
+    return NULL;
 }
 
-GPtrArray *ram_reset_device_sections(const uint8_t *data, size_t size)
+/* The content and the footer of @s, whose head is at @head */
+static bool read_content(Reader *r, DeviceSection *s, const uint8_t *head)
 {
-    const char *text = vmdesc_find(data, size);
-    g_autoptr(GPtrArray) sections = NULL;
+    size_t footer = r->bytes->footers ? FOOTER : 0;
+    int64_t len = s->desc ? s->desc->content : -1;
 
-    if (!text || data[0] != QEMU_VM_SECTION_FOOTER) {
-        return NULL;
+    if (len < 0 || footer > left(r) || len > left(r) - footer) {
+        return false;
     }
-    sections = described_sections(text, (const char *)data + size);
-    /* The mark of the end, that of the description, and its length */
-    if (!sections ||
-        !find_all(sections, data, (const uint8_t *)text - data - 6)) {
-        return NULL;
+    s->data = r->bytes->data + r->at;
+    s->len = len;
+    r->at += len + footer;
+    s->end = r->at;
+    return !footer || (s->data[len] == QEMU_VM_SECTION_FOOTER &&
+                       !memcmp(s->data + len + 1, head + 1, FOOTER - 1));
+}
+
+static bool read_section(Reader *r, DeviceSection *s, Error **errp)
+{
+    const uint8_t *head = r->bytes->data + r->at;
+    char name[UINT8_MAX + 1];
+
+    if (*head != QEMU_VM_SECTION_FULL || left(r) < HEAD ||
+        left(r) < HEAD + head[HEAD - 1] + HEAD_REST) {
+        error_setg(errp, "%s has a section of type %u where one of a device "
+                   "should be", r->bytes->what, *head);
+        return false;
     }
-    return g_steal_pointer(&sections);
+    s->start = r->at;
+    r->at += HEAD + head[HEAD - 1] + HEAD_REST;
+    memcpy(name, head + HEAD, head[HEAD - 1]);
+    name[head[HEAD - 1]] = 0;
+    s->instance = ldl_be_p(r->bytes->data + r->at - HEAD_REST);
+    s->version = ldl_be_p(r->bytes->data + r->at - HEAD_REST / 2);
+    s->desc = find_desc(r, name, s->instance);
+    if (!read_content(r, s, head)) {
+        error_setg(errp, "%s has a section '%s', instance %" PRIu32 ", which "
+                   "is not as its description says", r->bytes->what, name,
+                   s->instance);
+        return false;
+    }
+    return true;
+}
+
+bool device_sections_parse(DeviceSections *s, const SectionBytes *bytes,
+                           const char *text, size_t len, Error **errp)
+{
+    Reader r = { .bytes = bytes };
+
+    s->list = g_array_new(false, false, sizeof(DeviceSection));
+    s->description = vmdesc_parse(text, len);
+    if (!s->description) {
+        error_setg(errp, "the description of %s cannot be read", bytes->what);
+        return false;
+    }
+    r.next = s->description->devices;
+    while (skip_commands(&r, errp)) {
+        DeviceSection section;
+
+        if (!left(&r)) {
+            return true;
+        }
+        if (!read_section(&r, &section, errp)) {
+            return false;
+        }
+        g_array_append_val(s->list, section);
+    }
+    return false;
+}
+
+bool device_sections_read(DeviceSections *s, const SectionBytes *bytes,
+                          Error **errp)
+{
+    const char *text = vmdesc_find(bytes->data, bytes->len);
+    size_t skip = bytes->footers ? FOOTER : 0, len, end;
+    SectionBytes sections = *bytes;
+
+    if (!text) {
+        error_setg(errp, "%s has no description of devices at its end, see "
+                   "machine property 'suppress-vmdesc'", bytes->what);
+        return false;
+    }
+    len = (const char *)bytes->data + bytes->len - text;
+    end = bytes->len - len - vmdesc_marks();
+    if (skip > end || (skip && *bytes->data != QEMU_VM_SECTION_FOOTER)) {
+        error_setg(errp, "%s has no footer behind RAM", bytes->what);
+        return false;
+    }
+    sections.data += skip;
+    sections.len = end - skip;
+    if (!device_sections_parse(s, &sections, text, len, errp)) {
+        return false;
+    }
+    for (unsigned i = 0; i < s->list->len; i++) {
+        DeviceSection *section = &g_array_index(s->list, DeviceSection, i);
+
+        section->start += skip;
+        section->end += skip;
+    }
+    return true;
+}
+
+void device_sections_clear(DeviceSections *s)
+{
+    g_clear_pointer(&s->description, vmdesc_free);
+    g_clear_pointer(&s->list, g_array_unref);
 }

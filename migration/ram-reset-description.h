@@ -7,33 +7,70 @@
 #ifndef MIGRATION_RAM_RESET_DESCRIPTION_H
 #define MIGRATION_RAM_RESET_DESCRIPTION_H
 
-/**
- * SectionPlace: a section of a VM state
- *
- * @id: as in the section's head; may occur in several sections
- * @instance: which of these
- * @size: of the content, without head and footer
- * @start, @end: in the data that has been read, with head and footer
- */
-typedef struct SectionPlace {
-    char *id;
-    uint32_t instance;
-    uint64_t size;
-    size_t start, end;
-} SectionPlace;
+#include "migration/ram-reset-vmdesc.h"
 
 /**
- * ram_reset_device_sections: find the devices' sections
+ * DeviceSection: of one device, or of one vCPU
  *
- * @data: a VM state from the footer of RAM's last section on
+ * @desc: has its name, which may occur in several sections
+ * @instance: which of these
+ * @start, @end: in the bytes that have been read, with head and footer
+ * @data: between head and footer, @len bytes as @desc says
+ */
+typedef struct DeviceSection {
+    const VMDesc *desc;
+    uint32_t instance, version;
+    size_t start, end;
+    const uint8_t *data;
+    size_t len;
+} DeviceSection;
+
+/**
+ * DeviceSections: all of them; starts as zeroed memory
+ */
+typedef struct DeviceSections {
+    VMDescription *description;
+    GArray *list;               /* DeviceSection */
+} DeviceSections;
+
+/**
+ * SectionBytes: what is read
+ *
+ * @what: for error messages
+ * @data: @len bytes of sections; they stay where they are
+ * @footers: sections end with a footer
+ */
+typedef struct SectionBytes {
+    const char *what;
+    const uint8_t *data;
+    size_t len;
+    bool footers;
+} SectionBytes;
+
+/**
+ * device_sections_parse: find the devices' sections
+ *
+ * @bytes: from the first one on
+ * @text: of the description, @len bytes; see vmdesc_parse()
  *
  * The description that QEMU writes behind the devices tells how long each
  * section is.  What the guest has put into its devices cannot make a section
- * look longer or shorter.
+ * look longer or shorter.  A section that is described, but was saved before
+ * RAM, is passed over.
  *
- * Returns: an array of SectionPlace, to be freed; NULL if there is no
- *     description, or it is not a description of all that is there
+ * Returns: false with @errp set if @bytes are not what @text describes
  */
-GPtrArray *ram_reset_device_sections(const uint8_t *data, size_t size);
+bool device_sections_parse(DeviceSections *s, const SectionBytes *bytes,
+                           const char *text, size_t len, Error **errp);
+
+/**
+ * device_sections_read: the same with a description at the end
+ *
+ * @bytes: the end of a VM state, from the footer of RAM's last section on
+ */
+bool device_sections_read(DeviceSections *s, const SectionBytes *bytes,
+                          Error **errp);
+
+void device_sections_clear(DeviceSections *s);
 
 #endif

@@ -6,8 +6,6 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "qapi/qapi-builtin-types.h"
-#include "qemu/bswap.h"
 #include "qemu/units.h"
 #include "block/block.h"
 #include "io/channel-buffer.h"
@@ -18,145 +16,54 @@
 #include "savevm.h"
 #include "migration/ram-reset-device-state.h"
 
-/*
- * How much of the VM state is read to find its end, at first and at most: what
- * an image says of its size is not believed.  What is behind it reads as zeroes
- */
-#define FIRST   (256 * KiB)
+/* The most that is read: an image may say of its size what it likes */
 #define MOST    (256 * MiB)
-
-static void section_clear(void *opaque)
-{
-    g_free(((DeviceSection *)opaque)->name);
-}
 
 void saved_devices_clear(SavedDevices *d)
 {
-    g_free(d->data);
-    g_clear_pointer(&d->descs, g_ptr_array_unref);
-    g_clear_pointer(&d->sections, g_array_unref);
+    device_sections_clear(&d->sections);
+    g_clear_pointer(&d->data, g_free);
 }
 
-/* What may come between RAM and devices; false if @at is past the end then */
-static bool skip_other(const SavedDevices *d, size_t *at)
+/* Whether a VM state of @size bytes ends as a description does */
+static bool is_described(BlockDriverState *bs, uint64_t size)
 {
-    while (d->len - *at >= 5) {
-        const uint8_t *p = d->data + *at;
+    uint8_t last;
 
-        if (*p == QEMU_VM_SECTION_FOOTER) {
-            *at += 5;
-        } else if (*p == QEMU_VM_COMMAND) {
-            *at += 5 + MIN(lduw_be_p(p + 3), d->len - *at - 5);
-        } else {
-            return true;
-        }
-    }
-    return *at < d->len;
+    return should_send_vmdesc() && size && size <= INT64_MAX &&
+           bdrv_load_vmstate(bs, &last, size - 1, 1) >= 0 && last == '}';
 }
 
-/* Of a section that is described later are in the VM state, earlier are not */
-static const VMDesc *find_desc(const SavedDevices *d, const DeviceSection *s,
-                               unsigned *next)
-{
-    while (*next < d->descs->len) {
-        const VMDesc *desc = g_ptr_array_index(d->descs, (*next)++);
-
-        if (!g_strcmp0(desc->name, s->name) &&
-            (uint32_t)desc->instance == s->instance) {
-            return desc;
-        }
-    }
-    return NULL;
-}
-
-/* Of one section, at @at.  @next: the description that follows the last one */
-static bool read_section(SavedDevices *d, size_t *at, unsigned *next,
-                         Error **errp)
-{
-    const uint8_t *p = d->data + *at, *end = d->data + d->len;
-    size_t footer = migrate_get_current()->send_section_footer ? 5 : 0;
-    uint8_t mark[5] = { QEMU_VM_SECTION_FOOTER };
-    DeviceSection s = {};
-    int64_t len;
-
-    if (*p != QEMU_VM_SECTION_FULL || end - p < 6 || end - p < 14 + p[5]) {
-        error_setg(errp, "%s has a section of type %u where one of a device "
-                   "should be", d->what, *p);
-        return false;
-    }
-    memcpy(mark + 1, p + 1, 4);
-    s.name = g_strndup((const char *)p + 6, p[5]);
-    p += 6 + p[5];
-    s.instance = ldl_be_p(p);
-    s.version = ldl_be_p(p + 4);
-    p += 8;
-    s.desc = find_desc(d, &s, next);
-    len = s.desc ? vmdesc_size(s.desc) : -1;
-    if (len < 0 || len > end - p || footer > end - p - len ||
-        memcmp(p + len, mark, footer)) {
-        error_setg(errp, "%s has a section '%s', instance %" PRIu32 ", which "
-                   "is not as its description says", d->what, s.name,
-                   s.instance);
-        g_free(s.name);
-        return false;
-    }
-    s.data = p;
-    s.len = len;
-    *at = p + len + footer - d->data;
-    g_array_append_val(d->sections, s);
-    return true;
-}
-
-static bool read_sections(SavedDevices *d, const char *text, size_t len,
-                          Error **errp)
-{
-    unsigned next = 0;
-    size_t at = 0;
-
-    d->sections = g_array_new(false, false, sizeof(DeviceSection));
-    g_array_set_clear_func(d->sections, section_clear);
-    d->descs = vmdesc_parse(text, len);
-    if (!d->descs) {
-        error_setg(errp, "the description of %s cannot be read", d->what);
-        return false;
-    }
-    while (skip_other(d, &at) && d->data[at] != QEMU_VM_EOF) {
-        if (!read_section(d, &at, &next, errp)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool saved_devices_read(SavedDevices *d, BlockDriverState *bs, int64_t from,
+bool saved_devices_read(SavedDevices *d, BlockDriverState *bs,
+                        const QEMUSnapshotInfo *sn, int64_t from,
                         Error **errp)
 {
+    SectionBytes bytes = {
+        .what = "the snapshot",
+        .footers = migrate_get_current()->send_section_footer,
+    };
+    int ret;
+
     if (from <= 0) {
         error_setg(errp, "in the snapshot, RAM lies between other things");
         return false;
     }
-    d->what = "the snapshot";
-    for (d->len = FIRST; should_send_vmdesc() && d->len <= MOST; d->len *= 2) {
-        const char *text;
-        size_t len;
-        int ret;
-
-        g_free(d->data);
-        /* With a 0 after numbers, wherever the text ends */
-        d->data = g_malloc0(d->len + 1);
-        ret = bdrv_load_vmstate(bs, d->data, from, d->len);
-        if (ret < 0) {
-            error_setg_errno(errp, -ret, "the VM state cannot be read");
-            return false;
-        }
-        text = vmdesc_find_first(d->data, d->len, &len);
-        if (text) {
-            return read_sections(d, text, len, errp);
-        }
+    if (is_described(bs, sn->vm_state_size) && from < sn->vm_state_size) {
+        bytes.len = sn->vm_state_size - from;
     }
-    error_setg(errp, "the snapshot has no description of devices, see "
-               "machine property 'suppress-vmdesc'");
-    return false;
+    d->data = bytes.len <= MOST ? g_try_malloc(bytes.len) : NULL;
+    if (!d->data && bytes.len) {
+        error_setg(errp, "the snapshot has %zu bytes behind RAM, and there is "
+                   "room for %" PRIu64, bytes.len, (uint64_t)MOST);
+        return false;
+    }
+    ret = bytes.len ? bdrv_load_vmstate(bs, d->data, from, bytes.len) : 0;
+    if (ret < 0) {
+        error_setg_errno(errp, -ret, "the VM state cannot be read");
+        return false;
+    }
+    bytes.data = d->data;
+    return device_sections_read(&d->sections, &bytes, errp);
 }
 
 /* Reads what vCPUs have from KVM */
@@ -166,9 +73,12 @@ bool saved_devices_save(SavedDevices *d, Error **errp)
     QIOChannelBuffer *buffer = qio_channel_buffer_new(64 * KiB);
     QEMUFile *f = qemu_file_new_output(QIO_CHANNEL(buffer));
     JSONWriter *desc = json_writer_new(false), *before = ms->vmdesc;
+    SectionBytes bytes = {
+        .what = "the machine",
+        .footers = ms->send_section_footer,
+    };
     bool ok;
 
-    d->what = "the machine";
     json_writer_start_object(desc, NULL);
     json_writer_start_array(desc, "devices");
     ms->vmdesc = desc;
@@ -180,9 +90,10 @@ bool saved_devices_save(SavedDevices *d, Error **errp)
     if (ok) {
         const char *text = json_writer_get(desc);
 
-        d->len = buffer->usage;
-        d->data = g_memdup2(buffer->data, d->len);
-        ok = read_sections(d, text, strlen(text), errp);
+        bytes.len = buffer->usage;
+        bytes.data = d->data = g_memdup2(buffer->data, bytes.len);
+        ok = device_sections_parse(&d->sections, &bytes, text, strlen(text),
+                                   errp);
     }
     qemu_fclose(f);
     object_unref(OBJECT(buffer));
@@ -191,17 +102,18 @@ bool saved_devices_save(SavedDevices *d, Error **errp)
 }
 
 const DeviceSection *saved_devices_find(const SavedDevices *d,
-                                        const DeviceSection *like,
+                                        const char *name, uint32_t instance,
                                         unsigned first)
 {
-    for (unsigned i = 0; i < d->sections->len; i++) {
-        const DeviceSection *s = &g_array_index(d->sections, DeviceSection,
-                                          (first + i) % d->sections->len);
+    const GArray *list = d->sections.list;
 
-        if (s->instance == like->instance && !strcmp(s->name, like->name)) {
+    for (unsigned i = 0; i < list->len; i++) {
+        const DeviceSection *s = &g_array_index(list, DeviceSection,
+                                                (first + i) % list->len);
+
+        if (s->instance == instance && !strcmp(s->desc->name, name)) {
             return s;
         }
     }
     return NULL;
 }
-

@@ -8,42 +8,28 @@
 #define MIGRATION_RAM_RESET_DEVICE_STATE_H
 
 #include "block/block.h"
-#include "migration/ram-reset-vmdesc.h"
-
-/**
- * DeviceSection: of one device, or of one vCPU
- *
- * @data: what it has between header and footer, @len bytes as @desc says
- */
-typedef struct DeviceSection {
-    char *name;
-    uint32_t instance, version;
-    const VMDesc *desc;
-    const uint8_t *data;
-    size_t len;
-} DeviceSection;
+#include "block/snapshot.h"
+#include "migration/ram-reset-description.h"
 
 /**
  * SavedDevices: the sections of all; starts as zeroed memory
  */
 typedef struct SavedDevices {
-    const char *what;           /* for error messages */
     uint8_t *data;
-    size_t len;
-    GPtrArray *descs;           /* VMDesc */
-    GArray *sections;           /* DeviceSection */
+    DeviceSections sections;
 } SavedDevices;
 
 /**
  * saved_devices_read: what the VM state has
  *
- * @bs: where the VM state is; it has been made the current one
+ * @bs: where the VM state of @sn is; it has been made the current one
  * @from: where in it the footer of RAM's last section is; not positive if
  *     that is not known
  *
  * Returns: false with @errp set if it cannot be read
  */
-bool saved_devices_read(SavedDevices *d, BlockDriverState *bs, int64_t from,
+bool saved_devices_read(SavedDevices *d, BlockDriverState *bs,
+                        const QEMUSnapshotInfo *sn, int64_t from,
                         Error **errp);
 
 /**
@@ -56,14 +42,14 @@ bool saved_devices_read(SavedDevices *d, BlockDriverState *bs, int64_t from,
 bool saved_devices_save(SavedDevices *d, Error **errp);
 
 /**
- * saved_devices_find: the section with the name and the instance of @like
+ * saved_devices_find: the section @name, with the instance @instance
  *
  * @first: where to begin to look
  *
  * Returns: NULL if there is none
  */
 const DeviceSection *saved_devices_find(const SavedDevices *d,
-                                        const DeviceSection *like,
+                                        const char *name, uint32_t instance,
                                         unsigned first);
 
 void saved_devices_clear(SavedDevices *d);

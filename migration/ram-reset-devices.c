@@ -17,10 +17,16 @@
 #include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-rewind.h"
 
+/* Where it is in what is kept behind RAM; @many: there are others of its name */
+typedef struct SectionPlace {
+    uint64_t start, end;
+    bool many;
+} SectionPlace;
+
 /* BQL */
 static struct {
     char *key;                  /* of the snapshot that was loaded last */
-    GPtrArray *sections;        /* SectionPlace; NULL if not known */
+    GHashTable *sections;       /* name -> SectionPlace; NULL if not known */
     bool looked;                /* for the sections */
     unsigned kept;              /* in the load that is going on */
 } devices;
@@ -30,19 +36,9 @@ static void *find(VMStateIf *part, const char *vmsd)
     g_autofree char *path = vmstate_if_get_id(part);
     g_autofree char *id = path ? g_strdup_printf("%s/%s", path, vmsd)
                                : g_strdup(vmsd);
-    SectionPlace *found = NULL;
+    SectionPlace *found = g_hash_table_lookup(devices.sections, id);
 
-    for (int i = 0; i < devices.sections->len; i++) {
-        SectionPlace *s = g_ptr_array_index(devices.sections, i);
-
-        if (!strcmp(s->id, id)) {
-            if (found || s->instance) {
-                return NULL;
-            }
-            found = s;
-        }
-    }
-    return found;
+    return found && !found->many ? found : NULL;
 }
 
 static void leave_out(void *section, void *unused)
@@ -52,6 +48,36 @@ static void leave_out(void *section, void *unused)
     ram_reset_kept_leave_out(s->start, s->end);
 }
 
+/*
+ * Of @data, which is what is kept behind RAM; NULL if it is not described, or
+ * sections have no footers
+ */
+static GHashTable *find_sections(const uint8_t *data, size_t size)
+{
+    SectionBytes bytes = { "the snapshot", data, size, true };
+    DeviceSections all = {};
+    GHashTable *places = NULL;
+
+    if (device_sections_read(&all, &bytes, NULL)) {
+        places = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                       g_free);
+    }
+    for (unsigned i = 0; places && i < all.list->len; i++) {
+        DeviceSection *s = &g_array_index(all.list, DeviceSection, i);
+        SectionPlace *place = g_hash_table_lookup(places, s->desc->name);
+
+        if (place) {
+            place->many = true;
+            continue;
+        }
+        place = g_new(SectionPlace, 1);
+        *place = (SectionPlace) { s->start, s->end, s->instance != 0 };
+        g_hash_table_insert(places, g_strdup(s->desc->name), place);
+    }
+    device_sections_clear(&all);
+    return places;
+}
+
 static bool know_sections(const char *key)
 {
     gsize size = 0;
@@ -59,7 +85,7 @@ static bool know_sections(const char *key)
 
     if (data && !devices.looked) {
         devices.looked = true;
-        devices.sections = ram_reset_device_sections(data, size);
+        devices.sections = find_sections(data, size);
     }
     return data && devices.sections;
 }

@@ -29,11 +29,11 @@ static void differs(Comparison *c, const char *what)
 {
     const DeviceSection *s = c->section;
 
-    trace_ram_reset_device_differs(s->name, s->instance, c->path->str, what);
+    trace_ram_reset_device_differs(s->desc->name, s->instance, c->path->str, what);
     if (!c->count++) {
         error_setg(c->errp, "devices are not what the snapshot has: section "
-                   "'%s', instance %" PRIu32 "%s%s: %s", s->name, s->instance,
-                   c->path->len ? ", field " : "", c->path->str, what);
+                   "'%s', instance %" PRIu32 "%s%s: %s", s->desc->name,
+                   s->instance, c->path->len ? ", field " : "", c->path->str, what);
     }
 }
 
@@ -59,7 +59,7 @@ static bool compare_fields(Comparison *c, Pair *p);
 /* Structures in a list have something between them, which has no name */
 static bool is_described(const VMDesc *field)
 {
-    return field->inside && vmdesc_size(field->inside) == field->size;
+    return field->inside && field->inside->content == field->size;
 }
 
 static void compare_element(Comparison *c, Pair *p, const VMDesc *a,
@@ -101,21 +101,22 @@ static void compare_field(Comparison *c, Pair *p, const VMDesc *a,
     }
 }
 
+/* The subsection *@next of @side is the next one to be compared */
 static const VMDesc *take_subsection(Pair *p, Pair *sub, unsigned side,
-                                     unsigned *next)
+                                     const VMDesc **next)
 {
-    const GPtrArray *list = p->desc[side]->subsections;
-    const VMDesc *d = g_ptr_array_index(list, (*next)++);
+    const VMDesc *d = *next;
 
+    *next = d->next;
     sub->desc[side] = d;
     sub->data[side] = p->data[side] + vmdesc_head_size(d);
-    p->data[side] = sub->data[side] + vmdesc_size(d);
+    p->data[side] = sub->data[side] + d->content;
     return d;
 }
 
 /* One that only @side has */
 static bool lone_subsection(Comparison *c, Pair *p, unsigned side,
-                            unsigned *next)
+                            const VMDesc **next)
 {
     Pair sub;
     const VMDesc *d = take_subsection(p, &sub, side, next);
@@ -130,11 +131,9 @@ static bool lone_subsection(Comparison *c, Pair *p, unsigned side,
     return false;
 }
 
-static bool has_subsection(const VMDesc *d, unsigned first, const char *vmsd)
+static bool has_subsection(const VMDesc *first, const char *vmsd)
 {
-    for (unsigned i = first; i < d->subsections->len; i++) {
-        const VMDesc *sub = g_ptr_array_index(d->subsections, i);
-
+    for (const VMDesc *sub = first; sub; sub = sub->next) {
         if (!g_strcmp0(sub->vmsd, vmsd)) {
             return true;
         }
@@ -144,25 +143,23 @@ static bool has_subsection(const VMDesc *d, unsigned first, const char *vmsd)
 
 static bool compare_subsections(Comparison *c, Pair *p)
 {
-    const GPtrArray *a = p->desc[0]->subsections, *b = p->desc[1]->subsections;
-    unsigned i = 0, j = 0;
+    const VMDesc *one = p->desc[0]->subsections;
+    const VMDesc *two = p->desc[1]->subsections;
 
-    while (i < a->len || j < b->len) {
-        const VMDesc *one = i < a->len ? g_ptr_array_index(a, i) : NULL;
-        const VMDesc *two = j < b->len ? g_ptr_array_index(b, j) : NULL;
+    while (one || two) {
         Pair sub;
 
-        if (one && !has_subsection(p->desc[1], j, one->vmsd)) {
-            if (!lone_subsection(c, p, 0, &i)) {
+        if (one && !has_subsection(two, one->vmsd)) {
+            if (!lone_subsection(c, p, 0, &one)) {
                 return false;
             }
         } else if (!one || g_strcmp0(one->vmsd, two->vmsd)) {
-            if (!lone_subsection(c, p, 1, &j)) {
+            if (!lone_subsection(c, p, 1, &two)) {
                 return false;
             }
         } else {
-            take_subsection(p, &sub, 0, &i);
-            take_subsection(p, &sub, 1, &j);
+            take_subsection(p, &sub, 0, &one);
+            take_subsection(p, &sub, 1, &two);
             compare_fields(c, &sub);
         }
     }
@@ -172,12 +169,9 @@ static bool compare_subsections(Comparison *c, Pair *p)
 /* False if what follows cannot be compared any more */
 static bool compare_fields(Comparison *c, Pair *p)
 {
-    const GPtrArray *a = p->desc[0]->fields, *b = p->desc[1]->fields;
+    const VMDesc *one = p->desc[0]->fields, *two = p->desc[1]->fields;
 
-    for (unsigned i = 0; i < MAX(a->len, b->len); i++) {
-        const VMDesc *one = i < a->len ? g_ptr_array_index(a, i) : NULL;
-        const VMDesc *two = i < b->len ? g_ptr_array_index(b, i) : NULL;
-
+    for (; one || two; one = one->next, two = two->next) {
         if (!one || !two || g_strcmp0(one->name, two->name) ||
             one->index != two->index || one->len != two->len) {
             differs(c, "it has other fields");
@@ -206,9 +200,12 @@ static bool compare(const SavedDevices *a, const SavedDevices *b, Error **errp)
     g_autoptr(GString) path = g_string_new("");
     Comparison c = { .path = path, .errp = errp };
 
-    for (unsigned i = 0; i < a->sections->len; i++) {
-        const DeviceSection *s = &g_array_index(a->sections, DeviceSection, i);
-        const DeviceSection *other = saved_devices_find(b, s, i);
+    const GArray *list = a->sections.list;
+
+    for (unsigned i = 0; i < list->len; i++) {
+        const DeviceSection *s = &g_array_index(list, DeviceSection, i);
+        const DeviceSection *other = saved_devices_find(b, s->desc->name,
+                                                        s->instance, i);
 
         c.section = s;
         if (other) {
@@ -220,11 +217,12 @@ static bool compare(const SavedDevices *a, const SavedDevices *b, Error **errp)
     return !c.count;
 }
 
-bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, Error **errp)
+bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                             int64_t from, Error **errp)
 {
     ERRP_GUARD();
     SavedDevices snapshot = {}, machine = {};
-    bool ok = saved_devices_read(&snapshot, bs, from, errp) &&
+    bool ok = saved_devices_read(&snapshot, bs, sn, from, errp) &&
               saved_devices_save(&machine, errp) &&
               ram_reset_load_what_saves_change(&snapshot, errp);
 

@@ -8,12 +8,13 @@
 #define MIGRATION_RAM_RESET_VERIFY_DEVICES_H
 
 #include "block/block.h"
+#include "block/snapshot.h"
 
 /**
  * ram_reset_check_devices: whether devices and vCPUs hold what the VM state
  * has, which has just been loaded
  *
- * @bs: where the VM state is; it has been made the current one
+ * @bs: where the VM state of @sn is; it has been made the current one
  * @from: where in it the footer of RAM's last section is; not positive if
  *     that is not known
  *
@@ -23,6 +24,7 @@
  * Returns: false with @errp set to the first difference, or to the reason
  * why the VM state cannot be compared.
  */
-bool ram_reset_check_devices(BlockDriverState *bs, int64_t from, Error **errp);
+bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+                             int64_t from, Error **errp);
 
 #endif

@@ -133,8 +133,7 @@ static bool load_section(const DeviceSection *s, DeviceState *dev,
 bool ram_reset_load_what_saves_change(const SavedDevices *snapshot,
                                       Error **errp)
 {
-    DeviceSection like = { .name = (char *)kvmclock };
-    const DeviceSection *s = saved_devices_find(snapshot, &like, 0);
+    const DeviceSection *s = saved_devices_find(snapshot, kvmclock, 0, 0);
     Object *obj = object_resolve_path_type("", kvmclock, NULL);
 
     return !s || !obj || load_section(s, DEVICE(obj), errp);

@@ -21,62 +21,66 @@
 #define MAX_DEPTH   64
 #define MAX_SIZE    (1LL << 40)
 
-/* The JSON that is left to be read */
+/*
+ * QEMU writes no object with less text.  So there is room for the nodes of all
+ * of them, before the first is read; a text without any gets a few.
+ */
+#define MIN_OBJECT  24
+#define MIN_NODES   16
+
+/* The JSON that is left to be read, with a 0 at @end, and the nodes */
 typedef struct Text {
-    const char *at, *end;
+    char *at, *end;
     unsigned depth;
+    VMDesc *nodes;
+    size_t used, most;
 } Text;
 
-/* The last one: what is before may be a guest's bytes, and JSON has no EOF */
+/* Where the next one of each list of an object is to be put */
+typedef struct Lists {
+    VMDesc **fields, **subsections;
+} Lists;
+
+static bool is_printable(uint8_t c)
+{
+    return c >= 0x20 && c < 0x7f;
+}
+
+size_t vmdesc_marks(void)
+{
+    return MARKS;
+}
+
 const char *vmdesc_find(const uint8_t *buf, size_t len)
 {
-    for (size_t i = len < MARKS ? 0 : len - MARKS; i--; ) {
-        if (buf[i] == QEMU_VM_EOF && buf[i + 1] == QEMU_VM_VMDESCRIPTION &&
-            ldl_be_p(buf + i + 2) == len - i - MARKS &&
-            buf[i + MARKS] == '{') {
-            return (const char *)buf + i + MARKS;
+    size_t first = len;
+
+    if (len <= MARKS || buf[len - 1] != '}') {
+        return NULL;
+    }
+    while (first && is_printable(buf[first - 1])) {
+        first--;
+    }
+    for (size_t i = MAX(first, MARKS);
+         i < len && i <= first + sizeof(uint32_t); i++) {
+        const uint8_t *marks = buf + i - MARKS;
+
+        if (marks[0] == QEMU_VM_EOF && marks[1] == QEMU_VM_VMDESCRIPTION &&
+            ldl_be_p(marks + 2) == len - i && buf[i] == '{') {
+            return (const char *)buf + i;
         }
     }
     return NULL;
 }
 
-const char *vmdesc_find_first(const uint8_t *buf, size_t len, size_t *text_len)
+/* NULL if there are more objects than a text of this length can have */
+static VMDesc *vmdesc_new(Text *t)
 {
-    for (size_t i = 0; i + MARKS < len; i++) {
-        uint32_t size = ldl_be_p(buf + i + 2);
-
-        if (buf[i] == QEMU_VM_EOF && buf[i + 1] == QEMU_VM_VMDESCRIPTION &&
-            buf[i + MARKS] == '{' && size <= len - i - MARKS &&
-            buf[i + MARKS + size - 1] == '}') {
-            *text_len = size;
-            return (const char *)buf + i + MARKS;
-        }
-    }
-    return NULL;
-}
-
-static void vmdesc_free(gpointer opaque)
-{
-    VMDesc *d = opaque;
+    VMDesc *d = t->used < t->most ? &t->nodes[t->used++] : NULL;
 
     if (d) {
-        g_free(d->name);
-        g_free(d->vmsd);
-        vmdesc_free(d->inside);
-        g_ptr_array_unref(d->fields);
-        g_ptr_array_unref(d->subsections);
-        g_free(d);
+        *d = (VMDesc) { .len = 1, .index = -1 };
     }
-}
-
-static VMDesc *vmdesc_new(void)
-{
-    VMDesc *d = g_new0(VMDesc, 1);
-
-    d->len = 1;
-    d->index = -1;
-    d->fields = g_ptr_array_new_with_free_func(vmdesc_free);
-    d->subsections = g_ptr_array_new_with_free_func(vmdesc_free);
     return d;
 }
 
@@ -93,40 +97,50 @@ static bool take(Text *t, char c)
     return false;
 }
 
-/* Names have nothing that has to be escaped */
-static char *take_string(Text *t)
+/*
+ * It gets a 0 in place of its second quote.  Names have nothing that has to be
+ * escaped; what has is left as it is.
+ */
+static const char *take_string(Text *t)
 {
-    const char *start, *quote;
+    char *start, *p;
 
     if (!take(t, '"')) {
         return NULL;
     }
     start = t->at;
-    quote = memchr(start, '"', t->end - start);
-    if (!quote) {
+    for (p = start; p < t->end && *p != '"'; p++) {
+        p += *p == '\\';
+    }
+    if (p >= t->end) {
         return NULL;
     }
-    t->at = quote + 1;
-    return g_strndup(start, quote - start);
+    *p = 0;
+    t->at = p + 1;
+    return start;
 }
 
 static bool take_number(Text *t, int64_t *number)
 {
-    /* It ends before the text does, which is with a brace */
-    return take(t, ':') && t->at < t->end &&
-           !qemu_strtoi64(t->at, &t->at, 10, number) && t->at <= t->end;
+    const char *end;
+
+    if (!take(t, ':') || qemu_strtoi64(t->at, &end, 10, number)) {
+        return false;
+    }
+    t->at = (char *)end;
+    return true;
 }
 
-static bool take_text(Text *t, char **text)
+static bool take_text(Text *t, const char **text)
 {
-    g_free(*text);
     *text = take(t, ':') ? take_string(t) : NULL;
     return *text;
 }
 
 static VMDesc *take_object(Text *t);
 
-static bool take_list(Text *t, GPtrArray *list)
+/* Behind @end, which moves to the end of the list */
+static bool take_list(Text *t, VMDesc ***end)
 {
     if (!take(t, ':') || !take(t, '[')) {
         return false;
@@ -140,14 +154,14 @@ static bool take_list(Text *t, GPtrArray *list)
         if (!d) {
             return false;
         }
-        g_ptr_array_add(list, d);
+        **end = d;
+        *end = &d->next;
     } while (take(t, ','));
     return take(t, ']');
 }
 
-static bool take_inside(Text *t, VMDesc **inside)
+static bool take_inside(Text *t, const VMDesc **inside)
 {
-    vmdesc_free(*inside);
     *inside = take(t, ':') ? take_object(t) : NULL;
     return *inside;
 }
@@ -155,11 +169,10 @@ static bool take_inside(Text *t, VMDesc **inside)
 /* What is not needed: a string, a number, or an object of what is known */
 static bool take_other(Text *t)
 {
-    g_autofree char *text = NULL;
-    VMDesc *d = NULL;
+    const VMDesc *d;
+    const char *text;
     int64_t number;
     Text before = *t;
-    bool ok;
 
     if (take_text(t, &text)) {
         return true;
@@ -169,14 +182,12 @@ static bool take_other(Text *t)
         return true;
     }
     *t = before;
-    ok = take_inside(t, &d);
-    vmdesc_free(d);
-    return ok;
+    return take_inside(t, &d);
 }
 
-static bool take_member(Text *t, VMDesc *d)
+static bool take_member(Text *t, VMDesc *d, Lists *lists)
 {
-    g_autofree char *key = take_string(t);
+    const char *key = take_string(t);
 
     if (!key) {
         return false;
@@ -195,71 +206,101 @@ static bool take_member(Text *t, VMDesc *d)
     } else if (!strcmp(key, "struct")) {
         return take_inside(t, &d->inside);
     } else if (!strcmp(key, "fields") || !strcmp(key, "devices")) {
-        return take_list(t, d->fields);
+        return take_list(t, &lists->fields);
     } else if (!strcmp(key, "subsections")) {
-        return take_list(t, d->subsections);
+        return take_list(t, &lists->subsections);
     }
     return take_other(t);
 }
 
+static int64_t field_size(const VMDesc *field)
+{
+    if (field->size < 0 || field->size > MAX_SIZE || field->len < 0 ||
+        field->len > MAX_SIZE / (field->size + 1)) {
+        return -1;
+    }
+    return field->size * field->len;
+}
+
+static int64_t content_size(const VMDesc *d)
+{
+    int64_t size = 0;
+
+    for (const VMDesc *field = d->fields; field; field = field->next) {
+        int64_t more = field_size(field);
+
+        if (more < 0 || more > MAX_SIZE - size) {
+            return -1;
+        }
+        size += more;
+    }
+    for (const VMDesc *sub = d->subsections; sub; sub = sub->next) {
+        int64_t head = vmdesc_head_size(sub);
+
+        if (sub->content < 0 || sub->content > MAX_SIZE - size - head) {
+            return -1;
+        }
+        size += head + sub->content;
+    }
+    return size;
+}
+
 static VMDesc *take_object(Text *t)
 {
-    VMDesc *d = vmdesc_new();
-    bool ok = ++t->depth < MAX_DEPTH && take(t, '{');
+    VMDesc *d = t->depth < MAX_DEPTH ? vmdesc_new(t) : NULL;
+    Lists lists;
+    bool ok = d && take(t, '{');
 
-    if (ok && !take(t, '}')) {
+    if (!ok) {
+        return NULL;
+    }
+    lists = (Lists) { &d->fields, &d->subsections };
+    t->depth++;
+    if (!take(t, '}')) {
         do {
-            ok = take_member(t, d);
+            ok = take_member(t, d, &lists);
         } while (ok && take(t, ','));
         ok = ok && take(t, '}');
     }
     t->depth--;
-    if (!ok) {
-        vmdesc_free(d);
-        return NULL;
-    }
-    return d;
+    d->content = content_size(d);
+    return ok ? d : NULL;
 }
 
-GPtrArray *vmdesc_parse(const char *text, size_t len)
+VMDescription *vmdesc_parse(const char *text, size_t len)
 {
-    Text t = { .at = text, .end = text + len };
-    VMDesc *d = len && text[len - 1] == '}' ? take_object(&t) : NULL;
-    GPtrArray *devices = d ? g_ptr_array_ref(d->fields) : NULL;
+    g_autoptr(VMDescription) all = g_new0(VMDescription, 1);
+    Text t = { .most = len / MIN_OBJECT + MIN_NODES };
+    const VMDesc *d;
 
-    vmdesc_free(d);
-    return devices;
+    all->text = g_try_malloc(len + 1);
+    all->nodes = g_try_new(VMDesc, t.most);
+    if (!all->text || !all->nodes) {
+        return NULL;
+    }
+    memcpy(all->text, text, len);
+    all->text[len] = 0;
+    t.at = all->text;
+    t.end = all->text + len;
+    t.nodes = all->nodes;
+    d = take_object(&t);
+    if (!d || t.at != t.end) {
+        return NULL;
+    }
+    all->devices = d->fields;
+    return g_steal_pointer(&all);
+}
+
+void vmdesc_free(VMDescription *description)
+{
+    if (description) {
+        g_free(description->text);
+        g_free(description->nodes);
+        g_free(description);
+    }
 }
 
 int64_t vmdesc_head_size(const VMDesc *subsection)
 {
     return SUBSECTION_HEAD + strlen(subsection->vmsd ?: "");
-}
-
-int64_t vmdesc_size(const VMDesc *d)
-{
-    int64_t size = 0;
-
-    for (unsigned i = 0; i < d->fields->len; i++) {
-        const VMDesc *field = g_ptr_array_index(d->fields, i);
-
-        if (field->size < 0 || field->size > MAX_SIZE || field->len < 0 ||
-            field->len > MAX_SIZE / (field->size + 1)) {
-            return -1;
-        }
-        size += field->size * field->len;
-        if (size > MAX_SIZE) {
-            return -1;
-        }
-    }
-    for (unsigned i = 0; i < d->subsections->len; i++) {
-        const VMDesc *sub = g_ptr_array_index(d->subsections, i);
-        int64_t inside = vmdesc_size(sub);
-
-        if (inside < 0) {
-            return -1;
-        }
-        size += vmdesc_head_size(sub) + inside;
-    }
-    return size < 0 || size > MAX_SIZE ? -1 : size;
 }

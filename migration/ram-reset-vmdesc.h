@@ -18,22 +18,42 @@
  *     has an element described for all
  * @len: of that array; 1 of other fields
  * @index: in an array of which each element is described; -1 of other fields
+ * @content: bytes that @fields and @subsections take in the VM state; -1 if
+ *     that is more than there can be
  * @inside: what a field that is a structure has; else NULL
- * @fields: in the order of the VM state
- * @subsections: come after them
+ * @fields: the first one; they are in the order of the VM state
+ * @subsections: the first one; they come after fields
+ * @next: of the list that this is in
  */
 typedef struct VMDesc VMDesc;
 struct VMDesc {
-    char *name, *vmsd;
-    int64_t instance, size, len, index;
-    VMDesc *inside;
-    GPtrArray *fields, *subsections;
+    const char *name, *vmsd;
+    int64_t instance, size, len, index, content;
+    const VMDesc *inside;
+    VMDesc *fields, *subsections, *next;
 };
+
+/**
+ * VMDescription: the whole description
+ *
+ * @devices: the first section; they are in the order of the VM state
+ * @text, @nodes: what all of them are in
+ */
+typedef struct VMDescription {
+    const VMDesc *devices;
+    char *text;
+    VMDesc *nodes;
+} VMDescription;
 
 /**
  * vmdesc_find: the text of the description
  *
  * @buf: @len bytes that the VM state ends with
+ *
+ * A guest cannot make another text be found.  QEMU writes the description
+ * last, and all bytes of it are printable ASCII.  So the text begins behind
+ * the last byte that is not, or up to four bytes later, as its length is in
+ * front of it; and these bytes, too, are QEMU's.
  *
  * Returns: where in @buf it begins; it goes on to the end.  NULL if there is
  *     none.
@@ -41,36 +61,31 @@ struct VMDesc {
 const char *vmdesc_find(const uint8_t *buf, size_t len);
 
 /**
- * vmdesc_find_first: the same where it is not known where the VM state ends
+ * vmdesc_marks: what the VM state has between the last device and @text
  *
- * @buf: @len bytes of it, of which the description may be the last ones
- * @text_len: set to its length
+ * Returns: bytes
  */
-const char *vmdesc_find_first(const uint8_t *buf, size_t len,
-                              size_t *text_len);
+size_t vmdesc_marks(void);
 
 /**
- * vmdesc_parse: the sections of devices
- *
- * @text: of the description, @len bytes
+ * vmdesc_parse: read the text of a description, @len bytes
  *
  * QEMU's own parser refuses objects that have a member twice, as a field that
  * is a list has.  Here lists of such members are joined.
  *
- * Returns: VMDesc, in the order of the VM state; NULL if it cannot be read
- */
-GPtrArray *vmdesc_parse(const char *text, size_t len);
-
-/**
- * vmdesc_size: what the fields and subsections of @d take in the VM state
+ * Time is linear in @len, and memory at most five times @len.
  *
- * Returns: bytes; -1 if that is more than there can be
+ * Returns: to be freed; NULL if it cannot be read
  */
-int64_t vmdesc_size(const VMDesc *d);
+VMDescription *vmdesc_parse(const char *text, size_t len);
+
+void vmdesc_free(VMDescription *description);
 
 /**
  * vmdesc_head_size: what a subsection begins with, before its fields
  */
 int64_t vmdesc_head_size(const VMDesc *subsection);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(VMDescription, vmdesc_free)
 
 #endif

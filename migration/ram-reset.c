@@ -303,6 +303,7 @@ void ram_reset_load_ram_done(int ret)
 /* @ret: as of ram_reset_load_end(); false with @errp set only if it is >= 0 */
 static bool is_what_the_snapshot_has(int ret, Error **errp)
 {
+    int64_t ram_end = load.shortcut.ram_end ?: load.sections.end;
     Verdict *v = &load.verdict;
 
     if (ret < 0) {
@@ -325,8 +326,7 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
     } else {
         /* Where devices begin in a mapped-ram snapshot is not known */
         return !ram_reset_verify_wanted() || migrate_mapped_ram() ||
-               ram_reset_check_devices(load.bs, load.shortcut.ram_end ?:
-                                       load.sections.end, errp);
+               ram_reset_check_devices(load.bs, &load.sn, ram_end, errp);
     }
     return false;
 }

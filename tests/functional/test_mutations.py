@@ -89,11 +89,19 @@ def test_mutations(workdir, huge, seed):
 @pytest.mark.parametrize('size', (1, 4096, 1 << 62, (1 << 63) - 1, 1 << 63,
                                   (1 << 64) - 1))
 def test_size_of_the_vm_state(sweep, size):
-    """What an image says of it is not believed; stock does not look at it."""
+    """
+    What an image says of it is not believed; stock does not look at it.  With
+    verify=on the snapshot is not what it says.
+    """
     image = sweep.image.with_size(size)
     for config in sweep.configs():
         result = sweep.load_image(config, image)
-        assert result.ours.how == result.stock.how == 'loaded', str(result)
+        assert result.stock.how == 'loaded', str(result)
+        if 'verify' in config:
+            assert 'no description of devices at its end' in \
+                result.ours.message, str(result)
+        else:
+            assert result.ours.how == 'loaded', str(result)
         assert not result.findings, str(result)
 
 

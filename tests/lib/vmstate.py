@@ -117,6 +117,12 @@ class VMState:
             self._file.seek(offset)
             self._file.write(data.ljust(self._cluster, b'\0'))
 
+    def resize(self, stream: bytes) -> None:
+        """The same, and the snapshot says how long it is."""
+        self.replace(stream)
+        self._file.seek(self.entry + 40)
+        self._file.write(struct.pack('>Q', len(stream)))
+
     def truncate(self, offset: int) -> None:
         """All that follows reads as zeroes, as where a write never came."""
         for cluster in range(offset // self._cluster, len(self.clusters)):
@@ -132,3 +138,23 @@ class VMState:
             at = self.stream.index(idstr, at + 1)
             if self.stream[at - 5] == kind:
                 return at - 5
+
+
+def rename_snapshot(image: Path, old: str, new: str) -> None:
+    """In place; QEMU has no command for it, and makes no two of a name."""
+    assert len(old) == len(new)
+    with open(image, 'r+b') as f:
+        f.seek(60)
+        count, at = struct.unpack('>IQ', f.read(12))
+        for _ in range(count):
+            f.seek(at)
+            head = struct.unpack('>QIHHIIQII', f.read(40))
+            id_len, name_len, extra = head[2], head[3], head[8]
+            place = at + 40 + extra + id_len
+            f.seek(place)
+            if f.read(name_len) == old.encode():
+                f.seek(place)
+                f.write(new.encode())
+                return
+            at = -(-(place + name_len) // 8) * 8
+    raise KeyError(old)
