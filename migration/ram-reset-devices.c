@@ -9,6 +9,7 @@
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset-rewind.h"
+#include "system/runstate.h"
 #include "migration/misc.h"
 #include "options.h"
 #include "migration/ram-reset-description.h"
@@ -94,7 +95,7 @@ static void forget(void)
 {
     ram_reset_devices_forget();
     devices.looked = false;
-    g_clear_pointer(&devices.sections, g_ptr_array_unref);
+    g_clear_pointer(&devices.sections, g_hash_table_unref);
     g_clear_pointer(&devices.key, g_free);
 }
 
@@ -127,10 +128,16 @@ void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
 void ram_reset_devices_reset(void)
 {
     ram_reset_flags.roms_stay = false;
+    ram_reset_devices_complete_reset();
+    ram_reset_devices_renew();
     if (!ram_reset_devices_release()) {
-        /* The load has to fail if what is gone is in the VM state */
+        /*
+         * The load has to fail if what is gone is in the VM state.  So all is
+         * loaded, and has to be reset before that.
+         */
         ram_reset_kept_leave_nothing_out();
         devices.kept = 0;
+        qemu_system_reset(SHUTDOWN_CAUSE_SNAPSHOT_LOAD);
     }
 }
 

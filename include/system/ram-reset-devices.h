@@ -53,6 +53,20 @@ typedef struct RamResetSections {
 unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream);
 
 /**
+ * ram_reset_devices_complete_reset: between the reset of all devices and
+ * ram_reset_devices_release(); reset in those that are not kept what neither a
+ * reset clears nor each VM state has
+ */
+void ram_reset_devices_complete_reset(void);
+
+/**
+ * ram_reset_devices_renew: between the reset of all devices and
+ * ram_reset_devices_release(); do for those that are kept what else the reset
+ * and the load would do, outside of them
+ */
+void ram_reset_devices_renew(void);
+
+/**
  * ram_reset_devices_release: all devices have been reset
  *
  * Returns: false if the reset has unplugged some, which may have been kept

@@ -2,19 +2,24 @@
 """A load leaves devices alone that are as the snapshot has them, and no others.
 """
 
-# Takes: 9 s
+# Takes: 22 s
 
+import contextlib
 import re
 import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lib import products
+from lib.dma import QtestMachine
 from lib.effort import rounds
 from lib.guests import Ring3
-from lib.machine import MIB, MachineError
+from lib.machine import DISK, MIB, MachineError
 from lib.rewinding import RAM_SIZE, START, assert_rewound
+from lib.xhci import Xhci
 
 ROUNDS = rounds(40, 8)
 ADDRESS, DATA = 0xcf8, 0xcfc
@@ -34,6 +39,12 @@ MACHINES = {
 # All but the USB controller, which firmware has begun to use, and those whose
 # state is that of others: kvmvapic, PIIX3, its disk controller, the SMBus of q35
 KEPT = {'q35': 9, 'pc': 7}
+
+# Of a tablet; of the USB controller that port whose devices are not USB 3's
+SET_IDLE_TYPE, SET_IDLE = 0x21, 0x0a
+FIRST_PORT = 5
+# On a q35 with nothing else
+WITH_TABLET = 6
 
 
 class Poked(Ring3):
@@ -92,10 +103,71 @@ class Poked(Ring3):
             for _ in range(4):
                 self.out(rng.choice(ports), rng.getrandbits(8), 'b')
 
+    @contextlib.contextmanager
+    def traced_resets(self) -> Iterator[set[str]]:
+        """Classes of devices that are reset in this context."""
+        begin, found = len(self.log()), set()
+        self.hmp('trace-event resettable_phase_hold_exec on')
+        yield found
+        self.hmp('trace-event resettable_phase_hold_exec off')
+        found |= set(re.findall(r'hold_exec obj=\S+?\((\S+)\)',
+                                self.log()[begin:]))
+
     def load_kept(self) -> int:
         self.load('s')
         assert_rewound(self)
         return self.last_load()['devices-kept']
+
+
+class Sleeper(QtestMachine):
+    """A machine without firmware; its power management is switched on."""
+
+    PORT = 0x600
+    # of the power management: where it is, and what switches it on
+    REGISTERS = {'pc': (1 << 31 | 1 << 11 | 3 << 8, ((0x40, PORT | 1),
+                                                     (0x80, 1))),
+                 'q35': (1 << 31 | 31 << 11, ((0x40, PORT | 1), (0x44, 0x80)))}
+    ENABLE, CONTROL = PORT + 2, PORT + 4
+    RTC_ALARM, SLEEP = 1 << 10, 1 << 13 | 1 << 10
+    # of the RTC
+    SECONDS_ALARM, MINUTES_ALARM, HOURS_ALARM, B, C = 1, 3, 5, 11, 12
+    ANY, ALARM, ALARM_AND_24H = 0xff, 0x20, 0x22
+
+    def __init__(self, workdir: Path, machine: str, strategy: str,
+                 options: str):
+        args = ('-device', f'virtio-blk-pci,drive={DISK}')
+        super().__init__(workdir, ram=RAM_SIZE, machine=machine,
+                         strategy=strategy, options=options, args=args)
+        where, registers = self.REGISTERS[machine]
+        for at, value in registers:
+            self.qtest.out('l', ADDRESS, where | at)
+            self.qtest.out('l', DATA, value)
+        for at, value in ((self.SECONDS_ALARM, self.ANY),
+                          (self.MINUTES_ALARM, self.ANY),
+                          (self.HOURS_ALARM, self.ANY),
+                          (self.B, self.ALARM_AND_24H)):
+            self.qtest.out('b', 0x70, at)
+            self.qtest.out('b', 0x71, value)
+
+    def enable_alarm(self) -> None:
+        self.qtest.out('w', self.ENABLE, self.RTC_ALARM)
+
+    def sleep_past_alarm(self) -> str:
+        """What it does then.  The alarm is at each second."""
+        self.qtest.out('w', self.CONTROL, self.SLEEP)
+        self.event('SUSPEND')
+        assert self.status() == 'suspended'
+        self.cmos(self.C)
+        deadline = time.monotonic() + self.timeout
+        while not self.cmos(self.C) & self.ALARM and \
+                self.status() == 'suspended':
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return self.status()
+
+    def cmos(self, at: int) -> int:
+        self.qtest.out('b', 0x70, at)
+        return int(self.qtest.ask('inb 0x71'), 0)
 
 
 @pytest.fixture(params=MACHINES)
@@ -160,6 +232,17 @@ def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
         assert_rewound(guest)
 
 
+def test_byte_order_is_the_default_if_the_snapshot_does_not_tell(guest):
+    order = {'path': '/machine/peripheral/vga',
+             'property': 'big-endian-framebuffer'}
+    for _ in range(2):
+        guest.qmp('qom-set', **order, value=True)
+        guest.load('s')
+        assert guest.qmp('qom-get', **order) is False
+        assert_rewound(guest)
+    assert guest.load_kept() == KEPT[guest.type]
+
+
 def test_what_the_snapshot_does_not_have_is_reset(tmp_path):
     """Also the configuration space of a function plugged in since."""
     with Poked(tmp_path, 'pc') as guest:
@@ -187,7 +270,10 @@ def test_a_reset_unplugs_what_the_guest_was_asked_to_give_up(tmp_path):
             guest.load('s')
             guest.load('s')
             guest.qmp('device_del', id='b')
-            guest.load('s')
+            with guest.traced_resets() as reset:
+                guest.load('s')
+            # as it is loaded
+            assert reset >= {'vmmouse', 'virtio-blk-pci', 'virtio-net-pci'}
             assert_rewound(guest)
             assert '"b"' not in guest.hmp('info qtree')
             guest.load_kept()
@@ -220,3 +306,47 @@ def test_memory_with_a_file_in_it_is_the_snapshots(tmp_path):
         guest.qmp('system_reset')
         guest.wait_ready()
         assert guest.checksum(START, MIB) == file
+
+
+@pytest.mark.parametrize('machine', MACHINES)
+def test_an_alarm_wakes_the_guest_as_after_a_whole_load(tmp_path, machine):
+    """What may wake it is QEMU's own, and a reset clears it."""
+    states = {}
+    for strategy, options in (('stock', ''), ('auto', ',rewind=on')):
+        folder = tmp_path / strategy
+        folder.mkdir()
+        with Sleeper(folder, machine, strategy, options) as guest:
+            guest.enable_alarm()
+            guest.save('s')
+            for _ in range(2):
+                guest.load('s')
+            guest.enable_alarm()
+            guest.load('s')
+            assert strategy == 'stock' or guest.last_load()['devices-kept']
+            states[strategy] = guest.sleep_past_alarm()
+            # enabled anew, it does wake it
+            guest.load('s')
+            guest.enable_alarm()
+            assert strategy == 'stock' or \
+                guest.sleep_past_alarm() == 'running'
+    assert states['auto'] == states['stock']
+
+
+@pytest.mark.parametrize('idle', (0, 0x7d))
+def test_a_tablet_is_loaded_whose_timer_waits(tmp_path, idle):
+    """By the clock before the load it would wait for longer."""
+    with QtestMachine(tmp_path, ram=RAM_SIZE, machine='q35', strategy='auto',
+                      options=',rewind=on,verify=on', args=(
+                          '-device', 'qemu-xhci,addr=3',
+                          '-device', 'usb-tablet,port=1',
+                          '-device', f'virtio-blk-pci,drive={DISK}')) as guest:
+        driver = Xhci(guest, 3, FIRST_PORT)
+        driver.request(SET_IDLE_TYPE, SET_IDLE, idle << 8)
+        driver.disable()
+        guest.save('s')
+        kept = set()
+        for _ in range(3):
+            guest.load('s')
+            kept.add(guest.last_load()['devices-kept'])
+        # but the first time, the USB controller with its tablet is one
+        assert kept - {0} == {WITH_TABLET - bool(idle)}

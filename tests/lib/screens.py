@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Display devices of a pc, whose memory is written from outside by qtest."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ SEQUENCER, GRAPHICS = 0x3c4, 0x3ce
 SPICE = '-spice', 'unix=on,addr={dir}/spice,disable-ticketing=on'
 QXL = 'qxl-vga,ram_size_mb=16,vram_size_mb=16'
 WINDOW = 0xa0000                # of what a VGA has
+TEXT = 0xb8000                  # what it has there in text modes
 
 
 @dataclass(frozen=True)
@@ -107,3 +109,48 @@ def write_chained(qtest: Qtest, at: int, data: bytes) -> None:
     indexed(qtest, SEQUENCER, {2: 0x7, 4: 0x0e})
     indexed(qtest, GRAPHICS, {6: 0x05})
     qtest.write(WINDOW + at, data)
+
+
+def picture(guest: Machine) -> bytes:
+    """What the user sees: width, height and each pixel."""
+    file = Path(guest.workdir) / 'screen.ppm'
+    guest.qmp('screendump', filename=str(file))
+    return file.read_bytes()
+
+
+def without_cursor(one: bytes, other: bytes) -> int:
+    """
+    How many bytes of two pictures of a text mode differ that are not in one and
+    the same character's cell.
+    """
+    if len(one) != len(other):
+        return abs(len(one) - len(other))
+    start, line = len(one) - 720 * 400 * 3, 720 * 3
+    places = [divmod(i - start, line) for i in range(start, len(one))
+              if one[i] != other[i]] if one != other else []
+    cells = Counter((y // 16, x // 3 // 9) for y, x in places)
+    return len(places) - max(cells.values(), default=0)
+
+
+def write_glyph(qtest: Qtest, character: int, rows: bytes) -> None:
+    """To the font of a text mode, in plane 2; registers are then as before."""
+    selected = [(port, int(qtest.ask(f'inb {port:#x}'), 0))
+                for port in (SEQUENCER, GRAPHICS)]
+    sequencer = read_indexed(qtest, SEQUENCER, (2, 4))
+    graphics = read_indexed(qtest, GRAPHICS, (5,))
+    indexed(qtest, SEQUENCER, {2: 4, 4: 0x06})
+    indexed(qtest, GRAPHICS, {5: 0})
+    qtest.write(TEXT + 32 * character, rows)
+    indexed(qtest, SEQUENCER, sequencer)
+    indexed(qtest, GRAPHICS, graphics)
+    for port, index in selected:
+        qtest.out('b', port, index)
+
+
+def read_indexed(qtest: Qtest, port: int, indices: tuple[int, ...]
+                 ) -> dict[int, int]:
+    values = {}
+    for index in indices:
+        qtest.out('b', port, index)
+        values[index] = int(qtest.ask(f'inb {port + 1:#x}'), 0)
+    return values

@@ -347,6 +347,28 @@ static void reset_msi(Unit *u)
     }
 }
 
+static void renew_unit(Unit *u)
+{
+    for (int i = 0; i < u->devices->len; i++) {
+        DeviceState *dev = g_ptr_array_index(u->devices, i);
+
+        if (device_kind(dev)->renew) {
+            device_kind(dev)->renew(dev);
+        }
+    }
+}
+
+void ram_reset_devices_renew(void)
+{
+    for (int i = 0; all.held && i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        if (u->kept) {
+            renew_unit(u);
+        }
+    }
+}
+
 bool ram_reset_devices_release(void)
 {
     if (!all.held) {

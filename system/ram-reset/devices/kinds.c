@@ -15,12 +15,14 @@
 #include "hw/pci-host/q35.h"
 #include "hw/southbridge/ich9.h"
 #include "hw/display/vga_int.h"
+#include "hw/input/hid.h"
 #include "hw/usb/hcd-xhci-pci.h"
 #include "migration/vmstate.h"
 #include "system/block-backend.h"
 #include "hw/virtio/virtio-pci.h"
 #include "hw/virtio/virtio-serial.h"
 #include "system/ram-reset/devices/kinds.h"
+#include "system/ram-reset/devices/renew.h"
 #include "system/ram-reset/devices/virtio.h"
 
 static void sweep_acpi(ACPIREGS *regs, CPUHotplugState *cpus,
@@ -97,6 +99,13 @@ static void sweep_xhci(DeviceState *dev, DeviceSweep *s)
     }
 }
 
+static void sweep_tablet(DeviceState *dev, DeviceSweep *s)
+{
+    HIDState *hid = device_field(dev, "hid");
+
+    device_sweep_timer(s, hid->idle_timer);
+}
+
 /* The log is not in the instance */
 static void sweep_root_port(DeviceState *dev, DeviceSweep *s)
 {
@@ -119,9 +128,11 @@ static void sweep_root_port(DeviceState *dev, DeviceSweep *s)
 
 static const DeviceKind kinds[] = {
     { "ICH9-LPC", .legacy = true, .sweep = sweep_ich9,
+      .renew = device_renew_power,
       .holes = { HOLE_OF(ICH9LPCState, rtc) } },
-    { "PIIX4_PM", .size = sizeof(PIIX4PMState), .sweep = sweep_piix4_pm },
-    { "VGA", .legacy = true, .holes_in = "vga",
+    { "PIIX4_PM", .size = sizeof(PIIX4PMState), .sweep = sweep_piix4_pm,
+      .renew = device_renew_power },
+    { "VGA", .legacy = true, .renew = device_renew_vga, .holes_in = "vga",
       .holes = { HOLE(VGACommonState, con, big_endian_fb),
                  HOLE(VGACommonState, invalidated_y_table, retrace) } },
     { "base-xhci", .inner = true, .sweep = sweep_xhci,
@@ -131,7 +142,7 @@ static const DeviceKind kinds[] = {
     { "mch", .size = sizeof(MCHPCIState) },
     { "pcie-root-port", .sweep = sweep_root_port },
     { "qemu-xhci" },
-    { "usb-tablet", .inner = true },
+    { "usb-tablet", .inner = true, .sweep = sweep_tablet },
     { "virtconsole", .inner = true, .sweep = device_sweep_virtio_port },
     { "virtio-blk-device", .inner = true, .sweep = device_sweep_virtio_blk },
     { "virtio-blk-pci", .holes = VIRTIO_PCI_HOLES },
@@ -142,7 +153,7 @@ static const DeviceKind kinds[] = {
       .holes = { HOLE_OF(VirtIOSerial, post_load) } },
     { "virtio-serial-pci", .holes = VIRTIO_PCI_HOLES },
     { "virtserialport", .inner = true, .sweep = device_sweep_virtio_port },
-    { "vmmouse" },
+    { "vmmouse", .renew = device_renew_vmmouse },
 };
 
 const DeviceKind *device_kind(DeviceState *dev)

@@ -23,6 +23,8 @@
  * @legacy: it registers a function to be reset by, for a part of its instance
  * @sweep: for what the device has beside its instance and, for PCI devices, its
  *     configuration space and MSI-X table; may be NULL
+ * @renew: what a reset and a load do that is not the device's own, see
+ *     devices/renew.h; may be NULL
  */
 typedef struct DeviceKind {
     const char *type;
@@ -30,6 +32,7 @@ typedef struct DeviceKind {
     const char *holes_in;
     bool inner, legacy;
     void (*sweep)(DeviceState *dev, DeviceSweep *s);
+    void (*renew)(DeviceState *dev);
 } DeviceKind;
 
 /**

@@ -31,12 +31,12 @@ void device_sweep_require(DeviceSweep *s, bool condition)
     s->ok &= condition;
 }
 
-const void *device_field(DeviceState *dev, const char *name)
+void *device_field(DeviceState *dev, const char *name)
 {
     const VMStateField *f = qdev_get_vmsd(dev)->fields;
 
     while (f->name && strcmp(f->name, name)) {
         f++;
     }
-    return f->name ? (const char *)dev + f->offset : NULL;
+    return f->name ? (char *)dev + f->offset : NULL;
 }

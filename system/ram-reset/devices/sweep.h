@@ -44,6 +44,6 @@ void device_sweep_require(DeviceSweep *s, bool condition);
 /**
  * device_field: where @dev has a field of its VM state; NULL if it has not
  */
-const void *device_field(DeviceState *dev, const char *name);
+void *device_field(DeviceState *dev, const char *name);
 
 #endif

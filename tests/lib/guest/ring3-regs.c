@@ -5,6 +5,7 @@
  *   get-regs CPU ADDR COUNT    "ok", with the values in the table at ADDR
  *   put-regs CPU ADDR COUNT    "ok"; they have got the table's values
  *   cpuid LEAF SUBLEAF         "ok EAX EBX ECX EDX"
+ *   vmport COMMAND PARAMETER   "ok EAX"; what VMware's tools do
  *
  * The host writes the table, and reads it.  Vectors stay what they are from one
  * command to the next, as the compiler was told to leave them alone.
@@ -26,6 +27,9 @@ typedef struct Register {
     uint64_t kind, index, value;
     uint64_t fault;             /* there is no such register, or value */
 } Register;
+
+#define VMPORT          0x5658
+#define VMPORT_MAGIC    0x564d5868
 
 #define XSAVE_BYTES     4096
 #define XSAVE_HEADER    512
@@ -243,6 +247,16 @@ static void answer_cpuid(uint32_t leaf, uint32_t subleaf)
     answer_ok((uint64_t[]) { a, b, c, d }, 4);
 }
 
+/* In ring 0: the port is not among those that ring 3 may use */
+static uint64_t use_vmport(uint64_t command, uint64_t parameter)
+{
+    uint32_t a = VMPORT_MAGIC, b = parameter, c = command, d = VMPORT;
+
+    asm volatile("inl %%dx, %%eax" : "+a"(a), "+b"(b), "+c"(c), "+d"(d)
+                 : : "rsi", "rdi");
+    return a;
+}
+
 bool serve_regs(const char *line, const uint64_t *n)
 {
     if (take_word(&line, "get-regs")) {
@@ -251,6 +265,10 @@ bool serve_regs(const char *line, const uint64_t *n)
         for_all(n[0], putters, (Register *)n[1], n[2]);
     } else if (take_word(&line, "cpuid")) {
         answer_cpuid(n[0], n[1]);
+    } else if (take_word(&line, "vmport")) {
+        Call call = call_on(0, (Call) { use_vmport, true, n[0], n[1], 0, 0 });
+
+        answer_ok(&call.value, 1);
     } else {
         return false;
     }
