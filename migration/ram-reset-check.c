@@ -6,7 +6,8 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "block/block.h"
+#include "block/block_int.h"
+#include "block/dirty-bitmap.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/runstate.h"
@@ -60,18 +61,62 @@ static bool check_others(Error **errp)
     return !what;
 }
 
-/* QEMU reverts disks to a snapshot that has the tag as its id first */
-static bool check_tag(BlockDriverState *bs, const char *tag, Error **errp)
+/* What bdrv_snapshot_goto() would refuse, or would do to a block job's disk */
+static bool GRAPH_RDLOCK check_node(BlockDriverState *bs, const char *disk,
+                                    Error **errp)
 {
-    g_autofree QEMUSnapshotInfo *list = NULL;
-    int n = bdrv_snapshot_list(bs, &list);
+    ERRP_GUARD();
+    BdrvDirtyBitmap *bitmap = bdrv_dirty_bitmap_first(bs);
 
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(list[i].id_str, tag) && strcmp(list[i].name, tag)) {
-            error_setg(errp, "'%s' is the name of one snapshot and the id of "
-                       "another, '%s'", tag, list[i].name);
-            error_append_hint(errp, "Save it with a name that is no number.\n");
+    if (bdrv_op_is_blocked(bs, BLOCK_OP_TYPE_INTERNAL_SNAPSHOT, errp)) {
+        error_prepend(errp, "Disk '%s' cannot be reverted, nothing has been "
+                      "changed: ", disk);
+        return false;
+    }
+    if (bitmap) {
+        error_setg(errp, "Disk '%s' cannot be reverted, nothing has been "
+                   "changed: it has dirty bitmap '%s'", disk,
+                   bdrv_dirty_bitmap_name(bitmap) ?: "of a block job");
+        error_append_hint(errp, "Remove it with block-dirty-bitmap-remove, or "
+                          "wait for the end of the job.\n");
+    }
+    return !bitmap;
+}
+
+/* A backup has its bitmap and its blocker in a filter on top of the disk */
+static bool GRAPH_RDLOCK check_filters(BlockDriverState *bs, const char *disk,
+                                       Error **errp)
+{
+    BdrvChild *child;
+
+    QLIST_FOREACH(child, &bs->parents, next_parent) {
+        if (child->klass->parent_is_bds && child->role & BDRV_CHILD_FILTERED &&
+            (!check_node(child->opaque, disk, errp) ||
+             !check_filters(child->opaque, disk, errp))) {
             return false;
+        }
+    }
+    return true;
+}
+
+bool ram_reset_check_disks(const GPtrArray *disks, Error **errp)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    for (unsigned i = 0; i < disks->len; i++) {
+        BlockDriverState *bs = g_ptr_array_index(disks, i);
+        const char *disk = bdrv_get_device_or_node_name(bs);
+        bool last = false;
+
+        if (!check_filters(bs, disk, errp)) {
+            return false;
+        }
+        /* A raw image on top of qcow2 has the snapshots of the latter */
+        for (; bs && !last; bs = bdrv_primary_bs(bs)) {
+            if (!check_node(bs, disk, errp)) {
+                return false;
+            }
+            last = bs->drv && bs->drv->bdrv_snapshot_goto;
         }
     }
     return true;
@@ -139,8 +184,7 @@ bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         return false;
     }
     return !ram_reset_enabled() ||
-           (check_others(errp) && check_tag(bs, sn->name, errp) &&
-            ram_reset_check_layout(bs, sn, errp));
+           (check_others(errp) && ram_reset_check_layout(bs, sn, errp));
 }
 
 void ram_reset_clear_migration_error(void)

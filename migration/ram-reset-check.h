@@ -20,6 +20,13 @@ bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                           Error **errp);
 
 /**
+ * ram_reset_check_disks: whether each of @disks may be reverted now
+ *
+ * Returns: false with @errp set if one has a dirty bitmap or a block job
+ */
+bool ram_reset_check_disks(const GPtrArray *disks, Error **errp);
+
+/**
  * ram_reset_clear_migration_error: QEMU would take that of an earlier migration
  * for one of the load
  */

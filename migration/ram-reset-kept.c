@@ -12,7 +12,6 @@
 #include "io/channel.h"
 #include "system/ram-reset-compat.h"
 #include "qemu-file.h"
-#include "migration/channel-block.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-stream.h"
@@ -117,14 +116,6 @@ QEMUFile *ram_reset_kept_open(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         g_bytes_ref(c->parts[i].bytes);
     }
     return qemu_file_new_input(QIO_CHANNEL(c));
-}
-
-QEMUFile *ram_reset_kept_create(BlockDriverState *bs)
-{
-    g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
-
-    ram_reset_kept_forget();
-    return qemu_file_new_output(QIO_CHANNEL(ioc));
 }
 
 const uint8_t *ram_reset_kept_devices(const char *key, size_t *size)

@@ -52,13 +52,6 @@ void ram_reset_kept_leave_out(uint64_t start, uint64_t end);
 void ram_reset_kept_leave_nothing_out(void);
 
 /**
- * ram_reset_kept_create: write a VM state; nothing is kept any more
- *
- * Returns: a file, to be closed by the caller
- */
-QEMUFile *ram_reset_kept_create(BlockDriverState *bs);
-
-/**
  * ram_reset_kept_forget: what is kept is of no use any more, or not trusted
  */
 void ram_reset_kept_forget(void);

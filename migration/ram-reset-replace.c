@@ -10,74 +10,36 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/error-report.h"
-#include "block/block_int.h"
-#include "system/block-backend.h"
-#include "system/ram-reset-disks.h"
+#include "block/block.h"
 #include "system/ram-reset-template.h"
 #include "migration/ram-reset.h"
+#include "migration/ram-reset-disk-snapshots.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-replace.h"
 
-/* A snapshot in one of the disks, none of which goes away during a save */
-typedef struct DiskSnapshot {
-    BlockDriverState *bs;
-    QEMUSnapshotInfo sn;
-} DiskSnapshot;
+/* Protected by the BQL */
+static struct {
+    GArray *older;          /* what had the name when the save began; or NULL */
+    bool replaces;          /* the save deletes them when it is complete */
+} save;
 
-/* Of DiskSnapshot; NULL if there are none.  Protected by the BQL */
-static GArray *replaced;
-
-void ram_reset_replace_nothing(void)
+void ram_reset_replace_begin(const GPtrArray *disks, const char *name)
 {
-    g_clear_pointer(&replaced, g_array_unref);
+    save.older = name ? ram_reset_disk_snapshots(disks, name) : NULL;
 }
 
-static void add_snapshots_of(BlockDriverState *bs, const char *name,
-                             GArray *snapshots)
+void ram_reset_replace_end(void)
 {
-    g_autofree QEMUSnapshotInfo *list = NULL;
-    int n = bdrv_snapshot_list(bs, &list);
-
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(list[i].name, name)) {
-            DiskSnapshot found = { .bs = bs, .sn = list[i] };
-
-            g_array_append_val(snapshots, found);
-        }
-    }
+    g_clear_pointer(&save.older, g_array_unref);
+    save.replaces = false;
 }
 
-/* One that savevm takes if no nodes are named, see block/snapshot.c */
-static bool is_saved_by_default(BlockDriverState *bs)
-{
-    GRAPH_RDLOCK_GUARD_MAINLOOP();
-
-    return bdrv_is_inserted(bs) && !ram_reset_keeps_disk(bs) &&
-           (bdrv_has_blk(bs) || QLIST_EMPTY(&bs->parents));
-}
-
-/* Returns all that have the name, of DiskSnapshot */
 static GArray *find_snapshots(const char *name, bool has_devices,
                               strList *devices)
 {
-    GArray *snapshots = g_array_new(false, false, sizeof(DiskSnapshot));
-    BlockDriverState *bs;
-    BdrvNextIterator it;
+    g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
 
-    for (; has_devices && devices; devices = devices->next) {
-        bs = bdrv_find_node(devices->value);
-        if (bs) {
-            add_snapshots_of(bs, name, snapshots);
-        }
-    }
-    if (!has_devices) {
-        for (bs = bdrv_first(&it); bs; bs = bdrv_next(&it)) {
-            if (is_saved_by_default(bs)) {
-                add_snapshots_of(bs, name, snapshots);
-            }
-        }
-    }
-    return snapshots;
+    return ram_reset_disk_snapshots(disks, name);
 }
 
 /* Some formats (rbd) go by the name, and cannot have two of a name */
@@ -116,36 +78,25 @@ static void retire_templates(const GArray *snapshots)
     }
 }
 
-void ram_reset_delete_prepare(const char *name, bool has_devices,
-                              strList *devices)
-{
-    g_autoptr(GArray) snapshots = NULL;
-
-    if (ram_reset_templates_wanted()) {
-        snapshots = find_snapshots(name, has_devices, devices);
-        retire_templates(snapshots);
-    }
-}
-
 bool ram_reset_save_replaces(const char *name, bool has_devices,
                              strList *devices, Error **errp)
 {
-    replaced = find_snapshots(name, has_devices, devices);
-    for (unsigned i = 0; i < replaced->len; i++) {
-        if (is_known_by_name(&g_array_index(replaced, DiskSnapshot, i))) {
-            retire_templates(replaced);
-            g_clear_pointer(&replaced, g_array_unref);
+    for (unsigned i = 0; i < save.older->len; i++) {
+        if (is_known_by_name(&g_array_index(save.older, DiskSnapshot, i))) {
+            retire_templates(save.older);
+            g_array_set_size(save.older, 0);
             return bdrv_all_delete_snapshot(name, has_devices, devices,
                                             errp) >= 0;
         }
     }
+    save.replaces = true;
     return true;
 }
 
-static bool is_replaced(const DiskSnapshot *s)
+static bool is_older(const DiskSnapshot *s)
 {
-    for (unsigned i = 0; replaced && i < replaced->len; i++) {
-        DiskSnapshot *old = &g_array_index(replaced, DiskSnapshot, i);
+    for (unsigned i = 0; save.older && i < save.older->len; i++) {
+        DiskSnapshot *old = &g_array_index(save.older, DiskSnapshot, i);
 
         if (old->bs == s->bs && !strcmp(old->sn.id_str, s->sn.id_str)) {
             return true;
@@ -161,7 +112,7 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
     for (unsigned i = 0; i < all->len; i++) {
         DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
 
-        if (!is_replaced(s)) {
+        if (!is_older(s)) {
             bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, NULL);
         }
     }
@@ -191,8 +142,8 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
         if (bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
                                               &sn, NULL) ||
             !write_list(s->bs)) {
-            error_prepend(errp, "Could not delete the snapshot '%s' that is to "
-                          "be replaced on '%s': ", s->sn.name,
+            error_prepend(errp, "Could not delete the old snapshot '%s' on "
+                          "'%s': ", s->sn.name,
                           bdrv_get_device_or_node_name(s->bs));
             return false;
         }
@@ -211,16 +162,36 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
 bool ram_reset_delete_replaced(const char *name, bool has_devices,
                                strList *devices, Error **errp)
 {
-    if (!replaced) {
+    if (!save.replaces) {
         return true;
     }
-    retire_templates(replaced);
-    for (unsigned i = 0; i < replaced->len; i++) {
-        if (!delete_one(&g_array_index(replaced, DiskSnapshot, i), errp)) {
+    retire_templates(save.older);
+    for (unsigned i = 0; i < save.older->len; i++) {
+        if (!delete_one(&g_array_index(save.older, DiskSnapshot, i), errp)) {
             ram_reset_save_undo(name, has_devices, devices);
             return false;
         }
     }
-    g_clear_pointer(&replaced, g_array_unref);
+    return true;
+}
+
+/*
+ * A save that was interrupted may have left two snapshots of the name in a
+ * disk.  QEMU deletes one in each.
+ */
+bool ram_reset_delete_prepare(const char *name, bool has_devices,
+                              strList *devices, Error **errp)
+{
+    g_autoptr(GArray) all = find_snapshots(name, has_devices, devices);
+
+    retire_templates(all);
+    for (unsigned i = 1; i < all->len; i++) {
+        const DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i - 1);
+
+        if (s->bs == g_array_index(all, DiskSnapshot, i).bs &&
+            !delete_one(s, errp)) {
+            return false;
+        }
+    }
     return true;
 }

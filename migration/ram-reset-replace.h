@@ -15,12 +15,20 @@
  */
 
 /**
- * ram_reset_replace_nothing: a save begins, which replaces nothing as yet
+ * ram_reset_replace_begin: a save begins; vCPUs do not run
+ *
+ * @disks: the disks that take part, of ram_reset_disks()
+ * @name: of the snapshot, or NULL if QEMU chooses one
  */
-void ram_reset_replace_nothing(void);
+void ram_reset_replace_begin(const GPtrArray *disks, const char *name);
 
 /**
- * ram_reset_delete_replaced: delete what ram_reset_save_replaces() has noted
+ * ram_reset_replace_end: the save is over
+ */
+void ram_reset_replace_end(void);
+
+/**
+ * ram_reset_delete_replaced: delete what the save replaces, if anything
  *
  * Returns: false with @errp set if that fails; the new snapshot @name has been
  *     deleted then

@@ -7,22 +7,29 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/main-loop.h"
-#include "block/snapshot.h"
+#include "block/block.h"
+#include "system/cpus.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "system/runstate.h"
+#include "migration/channel-block.h"
 #include "migration/misc.h"
 #include "migration/ram-reset.h"
+#include "migration/snapshot.h"
 #include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
+#include "migration/ram-reset-disk-snapshots.h"
 #include "migration/ram-reset-identity.h"
-#include "migration/ram-reset-replace.h"
+#include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
+#include "migration/ram-reset-qcow2.h"
+#include "migration/ram-reset-replace.h"
 #include "migration/ram-reset-rewind.h"
+#include "migration/ram-reset-save.h"
 
 /* RAM_SAVE_FLAG_EOS */
 #define END_OF_SECTION 8
@@ -32,6 +39,8 @@ static struct {
     QemuThread thread;
     /* Where RAM's last section ends in the VM state saved last; BQL held */
     int64_t ram_end;
+    bool writing;               /* the VM state; BQL held */
+    int64_t file_length;        /* of the disk before that */
 } save;
 
 /* HMP's savevm takes all disks, so that it has to be told which it is not to */
@@ -54,7 +63,6 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
 {
     const char *blocker = ram_reset_mapped_ram_blocker();
 
-    ram_reset_replace_nothing();
     if (blocker && ram_reset_enabled()) {
         error_setg(errp, "No snapshot can be saved: %s", blocker);
         return false;
@@ -119,18 +127,84 @@ static void note_saved(BlockDriverState *bs, const char *name)
     }
 }
 
-int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
-                    strList *devices, Error **errp)
+QEMUFile *ram_reset_save_open(BlockDriverState *bs)
+{
+    g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
+
+    ram_reset_kept_forget();
+    save.writing = true;
+    save.file_length = ram_reset_qcow2_file_length(bs);
+    return qemu_file_new_output(QIO_CHANNEL(ioc));
+}
+
+/* A guest may have asked for the unplug of a disk, or a block job ended */
+static bool check_disk(BlockDriverState *bs, bool has_devices,
+                       strList *devices, Error **errp)
+{
+    g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
+
+    if (!g_ptr_array_find(disks, bs, NULL)) {
+        error_setg(errp, "Disk '%s', where the VM state has been written, has "
+                   "been removed during the save",
+                   bdrv_get_device_or_node_name(bs));
+        return false;
+    }
+    return true;
+}
+
+static bool complete(BlockDriverState *bs, const char *name, bool has_devices,
+                     strList *devices, Error **errp)
 {
     bool ok;
 
-    ram_reset_unpopulated_end();
+    if (!check_disk(bs, has_devices, devices, errp)) {
+        ram_reset_save_undo(name, has_devices, devices);
+        return false;
+    }
     /* The template that is open may be one that is deleted now */
     ok = ram_reset_delete_replaced(name, has_devices, devices, errp);
     ram_reset_template_close();
-    if (!ok) {
-        return -EIO;
+    if (ok) {
+        note_saved(bs, name);
     }
-    note_saved(bs, name);
-    return 0;
+    return ok;
+}
+
+int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
+                       bool has_devices, strList *devices, Error **errp)
+{
+    ram_reset_unpopulated_end();
+    if (ret >= 0 && !complete(bs, name, has_devices, devices, errp)) {
+        ret = -EIO;
+    }
+    if (ret < 0 && save.writing) {
+        ram_reset_qcow2_drop_vmstate(bs, save.file_length);
+    }
+    save.writing = false;
+    return ret;
+}
+
+/*
+ * vCPUs are paused before disks are looked up: to stop the VM releases the BQL,
+ * and a vCPU may then unplug a disk.
+ */
+bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
+                   bool has_devices, strList *devices, Error **errp)
+{
+    GPtrArray *disks;
+    bool ok;
+
+    if (runstate_is_running()) {
+        pause_all_vcpus();
+    }
+    disks = ram_reset_disks(has_devices, devices);
+    ram_reset_replace_begin(disks, name);
+    ok = ram_reset_do_save(name, overwrite, vmstate, has_devices, devices,
+                           errp);
+    ram_reset_replace_end();
+    g_ptr_array_unref(disks);
+    if (!ok) {
+        resume_all_vcpus();
+    }
+    return ok;
 }

@@ -7,7 +7,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/timer.h"
-#include "block/block.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -19,12 +18,14 @@
 #include "migration/ram-reset-check.h"
 #include "migration/ram-reset-clock.h"
 #include "migration/ram-reset-devices.h"
+#include "migration/ram-reset-disk-snapshots.h"
 #include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-query.h"
 #include "migration/ram-reset-rewind.h"
+#include "migration/ram-reset-save.h"
 #include "migration/ram-reset-sections.h"
 #include "migration/ram-reset-timers.h"
 #include "migration/ram-reset-vcpus.h"
@@ -35,12 +36,9 @@
 #include "migration/ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
 
-/*
- * How RAM becomes what the snapshot has, if not by loading it.  At most one of
- * @rewound and @from_template is true.
- */
+/* How RAM becomes what the snapshot has, if not by loading it */
 typedef struct Shortcut {
-    bool rewound, from_template;
+    bool rewound, from_template;        /* not both */
     int64_t ram_end;            /* where to skip to; 0 if RAM is to be loaded */
     bool skipped;               /* in the section that is being loaded */
     char *rewind_blocker;       /* why it was not rewound, with rewind=on */
@@ -57,7 +55,9 @@ typedef struct Verdict {
 /* Protected by the BQL, as all of load_snapshot() is */
 static struct {
     bool active;
+    bool changed;               /* the VM is not what it was */
     bool vcpus_borrowed;
+    GArray *disks;              /* DiskSnapshot of each */
     BlockDriverState *bs;       /* where the VM state is */
     QEMUSnapshotInfo sn;
     RamResetTimes times;
@@ -71,15 +71,20 @@ static int64_t now(void)
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
 }
 
-bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                            Error **errp)
+bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
+                            bool has_devices, strList *devices, Error **errp)
 {
+    g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
+    g_autoptr(GArray) parts = NULL;
     int64_t start = now();
 
-    if (!ram_reset_check_load(bs, sn, errp)) {
+    parts = ram_reset_snapshots_made_together(disks, bs, sn, errp);
+    if (!parts || !ram_reset_check_disks(disks, errp) ||
+        !ram_reset_check_load(bs, sn, errp)) {
         return false;
     }
     load.active = true;
+    load.disks = g_steal_pointer(&parts);
     load.bs = bs;
     load.sn = *sn;
     load.sections.last = false;
@@ -89,10 +94,15 @@ bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     return true;
 }
 
+int ram_reset_load_revert(Error **errp)
+{
+    return ram_reset_revert(load.disks, &load.changed, errp) ? 0 : -1;
+}
+
 QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
 {
     if (write) {
-        return ram_reset_kept_create(bs);
+        return ram_reset_save_open(bs);
     }
     return ram_reset_kept_open(bs, &load.sn, ram_reset_rewind_wanted() ?
                                ram_reset_baseline_ram_end(bs, &load.sn) : 0);
@@ -100,6 +110,7 @@ QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
 
 void ram_reset_load_reverted(void)
 {
+    load.changed = true;
     ram_reset_clear_migration_error();
     ram_reset_slots_change(true);
     if (ram_reset_enabled()) {
@@ -182,8 +193,7 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 static void give_up_shortcut(void)
 {
     if (load.shortcut.rewound) {
-        load.shortcut.rewind_blocker = g_strdup("the VM state is not as it "
-                                                "was");
+        load.shortcut.rewind_blocker = g_strdup("the VM state has changed");
     }
     load.shortcut.rewound = load.shortcut.from_template = false;
     load.shortcut.ram_end = 0;
@@ -255,21 +265,6 @@ static void complete_zeroing(void)
     load.verdict.ram_ended = true;
 }
 
-/* Where QEMU has not made zero what mapped-ram snapshots do not store */
-static void complete_mapped_ram(void)
-{
-    if (migrate_mapped_ram() && ram_reset_enabled() && !load.verdict.err) {
-        ram_reset_clear_absent(load.bs, load.sections.start,
-                               &load.verdict.err);
-    }
-}
-
-static void verify(void)
-{
-    load.verdict.verified = ram_reset_check_content(load.bs,
-                                                    &load.verdict.err);
-}
-
 void ram_reset_load_ram_done(int ret)
 {
     bool last_section;
@@ -282,8 +277,11 @@ void ram_reset_load_ram_done(int ret)
     if (!load.shortcut.ram_end) {
         ram_sections_note_end(&load.sections);
     }
-    if (last_section && !ret) {
-        complete_mapped_ram();
+    /* QEMU has not made zero what mapped-ram snapshots do not store */
+    if (last_section && !ret && migrate_mapped_ram() && ram_reset_enabled() &&
+        !load.verdict.err) {
+        ram_reset_clear_absent(load.bs, load.sections.start,
+                               &load.verdict.err);
     }
     if (last_section || ret) {
         complete_zeroing();
@@ -296,7 +294,8 @@ void ram_reset_load_ram_done(int ret)
     }
     load.times.ram_loaded = now();
     if (last_section && ram_reset_verify_wanted() && !load.verdict.err) {
-        verify();
+        load.verdict.verified = ram_reset_check_content(load.bs,
+                                                        &load.verdict.err);
     }
 }
 
@@ -348,6 +347,9 @@ static RamResetLoadInfo *finish(bool success)
 
 static void note_failure(void)
 {
+    if (!load.changed) {
+        return;
+    }
     ram_reset_set_part(load.sn.name);
     ram_reset_kept_forget();
     if (load.times.was_reset) {
@@ -390,6 +392,7 @@ bool ram_reset_load_end(int ret, Error **errp)
 
     error_free(load.verdict.err);
     g_free(load.shortcut.identity);
+    g_array_unref(load.disks);
     memset(&load, 0, sizeof(load));
     return ok;
 }

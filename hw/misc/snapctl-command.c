@@ -147,7 +147,6 @@ static void save(SnapctlState *s, const char *tag, Error **errp)
         snapctl_finish(s, SNAPCTL_STATUS_SAVED, SNAPCTL_ERROR_NONE);
     } else {
         fail(s, errp);
-        resume_all_vcpus();
     }
 }
 

@@ -82,15 +82,25 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
  * ram_reset_load_prepare: check that a load may begin
  *
  * @bs: where the VM state is
- * @sn: the snapshot in @bs
+ * @sn: a snapshot in @bs of the name that is wanted; becomes the one to load,
+ *     if @bs has several
+ * @devices: the nodes that the load was asked for, if @has_devices
  *
- * Returns: false with @errp set if the load is refused: a device cannot be
- * migrated; or, with a ram-reset object, a migration is under way, postcopy or
- * COLO is set up, or the snapshot is one of another machine or RAM layout.
+ * Returns: false with @errp set if the load is refused: the disks have no
+ * snapshots that were made together, one cannot be reverted, or a device cannot
+ * be migrated; or, with a ram-reset object, a migration is under way, postcopy
+ * or COLO is set up, or the snapshot is one of another machine or RAM layout.
  * Nothing has been changed then.
  */
-bool ram_reset_load_prepare(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                            Error **errp);
+bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
+                            bool has_devices, strList *devices, Error **errp);
+
+/**
+ * ram_reset_load_revert: revert each disk to its snapshot; I/O is drained
+ *
+ * Returns: 0, or -1 with @errp set
+ */
+int ram_reset_load_revert(Error **errp);
 
 /**
  * ram_reset_open_vmstate: the file that a VM state is read from, or written to
@@ -182,8 +192,8 @@ void ram_reset_load_ram_done(int ret);
  * @errp: set only if @ret is not negative
  *
  * Returns: false with @errp set if RAM is not what the snapshot has, see
- * verify=on.  The VM is not whole then, nor if @ret is not 0.  Does nothing if
- * no load is under way.
+ * verify=on.  The VM is not whole then, nor if @ret is not 0, unless no disk has
+ * been changed yet.  Does nothing if no load is under way.
  */
 bool ram_reset_load_end(int ret, Error **errp);
 
@@ -191,6 +201,14 @@ bool ram_reset_load_end(int ret, Error **errp);
  * What save_snapshot() calls, with the BQL held.  @devices are the nodes that
  * it was asked for, if @has_devices.
  */
+
+/**
+ * ram_reset_do_save: QEMU's own save_snapshot(); ours calls it
+ *
+ * vCPUs are paused, and all disks that take part are referenced.
+ */
+bool ram_reset_do_save(const char *name, bool overwrite, const char *vmstate,
+                       bool has_devices, strList *devices, Error **errp);
 
 /**
  * ram_reset_save_prepare: a save begins
@@ -203,7 +221,7 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp);
 /**
  * ram_reset_save_replaces: the save may replace the snapshots @name
  *
- * ram_reset_saved() deletes them, or this function does if the disks cannot
+ * ram_reset_save_end() deletes them, or this function does if the disks cannot
  * have two of a name.
  *
  * Returns: false with @errp set if they cannot be deleted
@@ -242,21 +260,31 @@ static inline bool ram_reset_save_zero(const void *page)
 void ram_reset_save_ram_done(QEMUFile *f);
 
 /**
- * ram_reset_saved: the save has made the snapshot @name, its VM state is in @bs
+ * ram_reset_save_end: the save is over, vCPUs do not run yet
  *
- * vCPUs have not run since.  Deletes the snapshots that the new one replaces.
+ * @ret: 0 if the snapshot @name has been made in all disks, -errno if not, with
+ *     @errp set
+ * @bs: the disk where the VM state was written
  *
- * Returns: 0, or -errno with @errp set if that fails: the new one has been
- *     deleted then
+ * Deletes the snapshots that the new one replaces.  After a failure, frees the
+ * part of the VM state that has been written.
+ *
+ * Returns: @ret, or -errno with @errp set if the older snapshots cannot be
+ *     deleted or @bs has been removed: the new one has been deleted then
  */
-int ram_reset_saved(BlockDriverState *bs, const char *name, bool has_devices,
-                    strList *devices, Error **errp);
+int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
+                       bool has_devices, strList *devices, Error **errp);
 
 /**
- * ram_reset_delete_prepare: delete_snapshot() is going to delete the snapshots
- * @name; deletes their templates
+ * ram_reset_delete_prepare: delete_snapshot() is going to delete the snapshot
+ * @name of each disk
+ *
+ * Deletes the templates, and all but one of the snapshots if a disk has several
+ * of the name.
+ *
+ * Returns: false with @errp set if one cannot be deleted
  */
-void ram_reset_delete_prepare(const char *name, bool has_devices,
-                              strList *devices);
+bool ram_reset_delete_prepare(const char *name, bool has_devices,
+                              strList *devices, Error **errp);
 
 #endif

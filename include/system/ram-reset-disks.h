@@ -12,6 +12,12 @@
 /* Of disks that are not read-only; NULL in qemu-img and the like */
 extern bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
 
+/*
+ * Whether a disk that was to be reverted has begun to change, since somebody
+ * has made it false.  BQL.
+ */
+extern bool ram_reset_disk_changed;
+
 /**
  * ram_reset_keeps_disk: whether a snapshot for which no disks have been named
  * leaves @bs as it is

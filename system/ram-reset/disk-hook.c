@@ -8,3 +8,4 @@
 #include "system/ram-reset-disks.h"
 
 bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
+bool ram_reset_disk_changed;

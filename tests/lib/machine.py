@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from qemu.qmp import QMPError
@@ -225,7 +225,7 @@ class Machine:
             while True:
                 event = self._qmp.pull_event(self.timeout)
                 if event['event'] == name:
-                    return event['data']
+                    return event.get('data', {})
         except asyncio.TimeoutError as e:
             raise MachineError(f'no event {name} within '
                                f'{self.timeout:.0f} s') from e
@@ -263,12 +263,14 @@ class Machine:
         else:
             self.snapshot_job('snapshot-load', tag, node)
 
-    def snapshot_job(self, command: str, tag: str, node: str = DISK) -> None:
+    def snapshot_job(self, command: str, tag: str, node: str = DISK,
+                     devices: Sequence[str] = ()) -> None:
+        """@node has the VM state, and is the only one unless @devices says."""
         self._jobs += 1
         job = f'job{self._jobs}'
         where = {} if command == 'snapshot-delete' else {'vmstate': node}
-        self.qmp(command, **{'job-id': job, 'tag': tag, 'devices': [node],
-                             **where})
+        self.qmp(command, **{'job-id': job, 'tag': tag,
+                             'devices': [*devices] or [node], **where})
         deadline = time.monotonic() + self.timeout
         while True:
             state, = (j for j in self.qmp('query-jobs') if j['id'] == job)

@@ -127,10 +127,12 @@ def ring3_image() -> Path:
                      SOURCE / 'ring3-code.c', SOURCE / 'ring3-flight.c',
                      SOURCE / 'ring3-pages.c',
                      SOURCE / 'ring3-regs.c', SOURCE / 'ring3-shmem.c',
-                     SOURCE / 'ring3-smp.c', SOURCE / 'ring3-snapctl.c'],
+                     SOURCE / 'ring3-smp.c', SOURCE / 'ring3-snapctl.c',
+                     SOURCE / 'ring3-two.c'],
                     SOURCE / 'ring3.ld',
                     headers=[*BARE_HEADERS, SOURCE / 'ring3.h',
                              SOURCE / 'ring3-cpus.h', SOURCE / 'ring3-pci.h',
+                             SOURCE / 'ring3-snapctl.h',
                              SNAPCTL_REGS])
 
 

@@ -36,13 +36,14 @@ class SnapctlGuest(Ring3):
 
     def __init__(self, workdir: Path, *, strategy: str = 'auto',
                  memory: str = 'shared', options: str = '', args: tuple = (),
-                 machine_type: str = 'pc', **kwargs):
+                 machine_type: str = 'pc', rewind_options: str = '', **kwargs):
         self.region = workdir / 'region'
         region = (f'memory-backend-file,id=region,size={REGION_SIZE},share=on,'
                   f'mem-path={self.region}')
         super().__init__(
             workdir, memory=memory, ram=RAM_SIZE, strategy=strategy,
-            options=',rewind=on' if strategy != 'stock' else '', args=(
+            options=f',rewind=on{rewind_options}'
+            if strategy != 'stock' else '', args=(
                 '-M', machine_type, '-object', region, '-device',
                 f'snapctl,id=snap0,allow=both,slots=a:b,memdev=region{options}',
                 *args), **kwargs)

@@ -240,6 +240,12 @@ static void skew(Cpu *cpu)
     answer_ok((uint64_t[]) { low, high }, 2);
 }
 
+void call_begin(unsigned number, Call what)
+{
+    call = what;
+    cpus[number].job = CALL;
+}
+
 Call call_on(unsigned number, Call what)
 {
     call = what;

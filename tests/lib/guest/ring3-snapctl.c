@@ -30,10 +30,7 @@
  * must not take back.
  */
 
-#include "ring3-pci.h"
-#include "../../../include/hw/misc/snapctl-regs.h"
-
-#define BARS            3
+#include "ring3-snapctl.h"
 
 #define MSIX_PLACE      0xf0010000
 
@@ -42,21 +39,6 @@
 #define MSIX_DATA       8
 #define MSIX_CONTROL    12
 #define MSIX_ENABLE     0x80000000u
-
-typedef struct Snapctl {
-    uint32_t devfn;
-    uint64_t bar[BARS];
-} Snapctl;
-
-/* At the beginning of the persistent region; the host knows it as well */
-typedef struct Region {
-    uint64_t loads;         /* that snap-loop has seen */
-    uint64_t generation;    /* the last one that it has seen */
-    uint64_t refused;       /* how often it was told to wait */
-    uint64_t random;        /* state of the hammer's generator */
-    uint64_t steps;         /* that the hammer, or snap-repeat, has begun */
-    uint64_t stop;          /* the host wants snap-loop or the hammer to end */
-} Region;
 
 static uint64_t reg_read(const Snapctl *s, uint64_t offset, unsigned size)
 {
@@ -126,7 +108,7 @@ static void locate(Snapctl *s)
     }
 }
 
-static bool find(Snapctl *s)
+bool snapctl_find(Snapctl *s)
 {
     const uint32_t id = SNAPCTL_PCI_DEVICE_ID << 16 | SNAPCTL_PCI_VENDOR_ID;
 
@@ -139,7 +121,7 @@ static bool find(Snapctl *s)
     return false;
 }
 
-static volatile Region *region(const Snapctl *s)
+volatile Region *snapctl_region(const Snapctl *s)
 {
     bool there = reg_read(s, SNAPCTL_FEATURES, 4) & SNAPCTL_FEATURE_REGION;
 
@@ -170,7 +152,7 @@ static void answer_command(const Snapctl *s, uint32_t slot, uint32_t command)
 }
 
 /* Both registers at once; asks again for as long as the device says "wait" */
-static uint32_t command_both(const Snapctl *s, volatile Region *r,
+uint32_t snapctl_command(const Snapctl *s, volatile Region *r,
                              uint32_t slot, uint32_t command)
 {
     for (;;) {
@@ -198,7 +180,7 @@ static void snap_work(uint64_t round, uint64_t addr, uint64_t pages)
 static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
                       uint64_t addr, uint64_t pages)
 {
-    volatile Region *r = region(s);
+    volatile Region *r = snapctl_region(s);
     uint32_t status;
     uint64_t generation;
 
@@ -208,7 +190,7 @@ static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
     r->stop = 0;
     r->generation = reg_read(s, SNAPCTL_GENERATION, 8);
 
-    status = command_both(s, r, slot, SNAPCTL_COMMAND_SAVE);
+    status = snapctl_command(s, r, slot, SNAPCTL_COMMAND_SAVE);
     /* once with what the save has left, then with each load */
     generation = reg_read(s, SNAPCTL_GENERATION, 8);
     if (status == SNAPCTL_STATUS_LOADED) {
@@ -231,21 +213,21 @@ static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
         return;
     }
     make_dirty(addr, pages, r->loads);
-    status = command_both(s, r, slot, SNAPCTL_COMMAND_LOAD);
+    status = snapctl_command(s, r, slot, SNAPCTL_COMMAND_LOAD);
     answer("error", status);
 }
 
 static void snap_repeat(const Snapctl *s, uint32_t slot, uint32_t command)
 {
-    volatile Region *r = region(s);
+    volatile Region *r = snapctl_region(s);
 
     r->steps = 0;
     if (command == SNAPCTL_COMMAND_LOAD) {
-        command_both(s, r, slot, SNAPCTL_COMMAND_SAVE);
+        snapctl_command(s, r, slot, SNAPCTL_COMMAND_SAVE);
     }
     for (;;) {
         __atomic_add_fetch(&r->steps, 1, __ATOMIC_RELAXED);
-        command_both(s, r, slot, command);
+        snapctl_command(s, r, slot, command);
     }
 }
 
@@ -253,7 +235,7 @@ static void snap_repeat(const Snapctl *s, uint32_t slot, uint32_t command)
  * One instruction changes the state: a guest that is saved between two would
  * take the generator back with each load, and do the same again for ever.
  */
-static uint64_t draw(volatile Region *r)
+uint64_t snapctl_draw(volatile Region *r)
 {
     return mix(__atomic_fetch_add(&r->random, 0x9e3779b97f4a7c15,
                                   __ATOMIC_RELAXED));
@@ -262,14 +244,14 @@ static uint64_t draw(volatile Region *r)
 /* Half of them such that one or two registers take them as they are */
 static uint64_t draw_value(volatile Region *r)
 {
-    uint64_t x = draw(r);
+    uint64_t x = snapctl_draw(r);
 
-    return x & 1 ? x & 0x300000006 : draw(r);
+    return x & 1 ? x & 0x300000006 : snapctl_draw(r);
 }
 
 static void hammer_regs(const Snapctl *s, volatile Region *r)
 {
-    uint64_t x = draw(r);
+    uint64_t x = snapctl_draw(r);
     unsigned size = 1 << (x & 3);
     uint64_t end = x & 4 ? SNAPCTL_REGS_SIZE
                          : SNAPCTL_RANDOM + SNAPCTL_RANDOM_SIZE;
@@ -288,7 +270,7 @@ static void hammer_regs(const Snapctl *s, volatile Region *r)
 /* Slots and commands are there, but for one in 16 */
 static void hammer_command(const Snapctl *s, volatile Region *r)
 {
-    uint64_t x = draw(r);
+    uint64_t x = snapctl_draw(r);
     uint32_t command = x & 0x300 ? SNAPCTL_COMMAND_LOAD : SNAPCTL_COMMAND_SAVE;
 
     reg_write(s, SNAPCTL_SLOT, x % 16 ? (x >> 4) % 2 : x >> 32, 4);
@@ -315,7 +297,7 @@ static void enable_msix(const Snapctl *s, uint64_t scratch)
 
 static void hammer_msix(const Snapctl *s, volatile Region *r, uint64_t scratch)
 {
-    uint64_t x = draw(r);
+    uint64_t x = snapctl_draw(r);
     unsigned size = 1 << (x & 3);
     uint64_t offset = (x >> 8) % (x & 4 ? 32 : MSIX_SIZE - size + 1);
     uint64_t addr = s->bar[SNAPCTL_MSIX_BAR];
@@ -333,7 +315,7 @@ static void hammer_msix(const Snapctl *s, volatile Region *r, uint64_t scratch)
  */
 static void hammer_config(const Snapctl *s, volatile Region *r)
 {
-    uint64_t x = draw(r);
+    uint64_t x = snapctl_draw(r);
     uint32_t offset = x % CONFIG_SIZE & ~3u;
     uint32_t value = x >> 32;
 
@@ -347,9 +329,9 @@ static void hammer_config(const Snapctl *s, volatile Region *r)
     map(s);
 }
 
-static bool hammer_pair(volatile Region *r, uint64_t addr, uint64_t pages)
+bool snapctl_pair(volatile Region *r, uint64_t addr, uint64_t pages)
 {
-    uint64_t x = draw(r);
+    uint64_t x = snapctl_draw(r);
     uint64_t offset = x % (pages / 2 * PAGE_SIZE / 8) * 8;
     uint64_t other = offset + pages / 2 * PAGE_SIZE;
 
@@ -366,7 +348,7 @@ static bool hammer_pair(volatile Region *r, uint64_t addr, uint64_t pages)
 static void hammer(const Snapctl *s, uint64_t steps, uint64_t seed,
                    uint64_t addr, uint64_t pages)
 {
-    volatile Region *r = region(s);
+    volatile Region *r = snapctl_region(s);
     uint64_t scratch = addr + pages * PAGE_SIZE;
 
     set(addr, pages * PAGE_SIZE, 0);
@@ -376,10 +358,10 @@ static void hammer(const Snapctl *s, uint64_t steps, uint64_t seed,
     enable_msix(s, scratch);
     do {
         while (r->steps < steps && !r->stop) {
-            uint64_t kind = draw(r) % 128;
+            uint64_t kind = snapctl_draw(r) % 128;
 
             __atomic_add_fetch(&r->steps, 1, __ATOMIC_RELAXED);
-            if (!hammer_pair(r, addr, pages)) {
+            if (!snapctl_pair(r, addr, pages)) {
                 return;
             }
             if (kind < 2) {
@@ -402,7 +384,7 @@ bool serve_snapctl(const char *line, const uint64_t *n)
 {
     Snapctl s;
 
-    if (!find(&s)) {
+    if (!snapctl_find(&s)) {
         return false;
     }
     if (take_word(&line, "snap-where")) {
@@ -414,13 +396,13 @@ bool serve_snapctl(const char *line, const uint64_t *n)
         answer_ok(NULL, 0);
     } else if (take_word(&line, "snap")) {
         answer_command(&s, n[0], n[1]);
-    } else if (region(&s) && take_word(&line, "snap-loop")) {
+    } else if (snapctl_region(&s) && take_word(&line, "snap-loop")) {
         snap_loop(&s, n[0], n[1], n[2], n[3]);
     } else if (take_word(&line, "snap-work")) {
         snap_work(n[0], n[1], n[2]);
-    } else if (region(&s) && take_word(&line, "snap-repeat")) {
+    } else if (snapctl_region(&s) && take_word(&line, "snap-repeat")) {
         snap_repeat(&s, n[0], n[1]);
-    } else if (region(&s) && take_word(&line, "hammer")) {
+    } else if (snapctl_region(&s) && take_word(&line, "hammer")) {
         hammer(&s, n[0], n[1], n[2], n[3]);
     } else {
         return false;

@@ -313,7 +313,7 @@ static void serve(const char *line)
         flight(n[0]);
     } else if (*line && !serve_snapctl(line, n) && !serve_shmem(line, n) &&
                !serve_smp(line, n) && !serve_regs(line, n) &&
-               !serve_code(line, n)) {
+               !serve_code(line, n) && !serve_two(line, n)) {
         put_string("error\n");
     }
 }

@@ -76,6 +76,8 @@ void flight(uint64_t addr);
 /* By this CPU, or by @number; one at a time */
 void do_call(Call *call);
 Call call_on(unsigned number, Call call);
+/* By another CPU, which is not waited for */
+void call_begin(unsigned number, Call call);
 
 /* Whether @line was a command of that file; @n its numbers */
 bool serve_snapctl(const char *line, const uint64_t *n);
@@ -83,5 +85,6 @@ bool serve_shmem(const char *line, const uint64_t *n);
 bool serve_smp(const char *line, const uint64_t *n);
 bool serve_regs(const char *line, const uint64_t *n);
 bool serve_code(const char *line, const uint64_t *n);
+bool serve_two(const char *line, const uint64_t *n);
 
 #endif

@@ -41,6 +41,9 @@ SANITIZER = re.compile(
     r'Assertion .* failed|\*\*\*.*terminated|^qemu.*: aborting', re.MULTILINE)
 # Where a disk's error makes a load fail, see Flight._exclude()
 OWN = re.compile(r'Assertion `bus->irq_count\[i\] == 0\' failed')
+BAD_DISK_ERRORS = 24
+DISK_ERROR = re.compile('Input/output error|No space left on device')
+PART = re.compile('has a part of snapshot')
 CORRUPT = re.compile('RAM is not what the snapshot has')
 
 
@@ -94,7 +97,7 @@ def bad_disk_rules(rng: random.Random, path: Path) -> None:
     event, most = rng.choice((('flush_to_disk', 40), ('write_aio', 400),
                               ('l2_update', 80), ('refblock_update', 80)))
     fail = list(itertools.accumulate(rng.randrange(2, most)
-                                     for _ in range(24)))
+                                     for _ in range(BAD_DISK_ERRORS)))
     path.write_text(''.join(
         [f'[inject-error]\nevent = "{event}"\nstate = "{n}"\nonce = "on"\n'
          f'errno = "{rng.choice((5, 28))}"\n' for n in fail] +

@@ -11,14 +11,16 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lib import products
 from lib.dma import STATUS
-from lib.inflight.guest import (CORRUPT, HOST, MODE, OWN, PATIENCE, SANITIZER,
-                                SLOTS, SPARE_SLOT, TARGET, WORLD, Craft,
-                                Finding, Setup)
+from lib.inflight.guest import (BAD_DISK_ERRORS, CORRUPT, DISK_ERROR, HOST,
+                                MODE, OWN, PART, PATIENCE, SANITIZER, SLOTS,
+                                SPARE_SLOT, TARGET, WORLD, Craft, Finding,
+                                Setup)
 from lib.inflight.ops import (DIMM_CONTROL, DIMM_SELECT, EJECT, HOST_TAGS,
                               RUN_TAGS, Op, Ops)
 from lib.machine import MachineError
@@ -138,17 +140,20 @@ class Flight(Ops):
             craft.set_word(HOST, self._hosts)
             self._fly()
             assert craft.world()['written'] == self._hosts
-        for _ in range(5):
-            try:
-                craft.save(tag)
-                break
-            except MachineError:
-                if self.setup.disk != 'bad':
-                    raise
-        else:
-            raise MachineError('the disk does not take a snapshot')
+        self._despite_bad_disk(craft.save, tag)
         self._known[tag] = Known({self._hosts}, True)
         self.counts['saved'] += 1
+
+    def _despite_bad_disk(self, command: Callable[[str], None],
+                          tag: str) -> None:
+        """Each of the disk's errors comes once, and they come to an end."""
+        for _ in range(BAD_DISK_ERRORS if self.setup.disk == 'bad' else 0):
+            try:
+                return command(tag)
+            except MachineError as e:
+                if not DISK_ERROR.search(str(e)):
+                    raise
+        return command(tag)
 
     def _fly(self) -> None:
         if self.setup.accel != 'qtest' and not self.craft.wait_beats(2):
@@ -164,15 +169,25 @@ class Flight(Ops):
         self.tidy()
         # disks are inactive until then; a reset may have come in between
         if self.craft.status() in ('postmigrate', 'prelaunch'):
-            self.craft.cont()
+            self._go_on()
         try:
-            self.craft.load(tag)
+            self._despite_bad_disk(self.craft.load, tag)
         except MachineError as e:
             raise Finding(f'no good load after all that: {e}') from e
         self.craft.cont()
         self._assert_in({min(self._known[tag].hosts)}, passive=True)
         self._fly()
         self.alive()
+
+    def _go_on(self) -> bool:
+        """False if a load has failed half way, as it may with a bad disk."""
+        try:
+            self.craft.cont()
+        except MachineError as e:
+            if self.setup.disk != 'bad' or not PART.search(str(e)):
+                raise
+            return False
+        return True
 
     def tidy(self) -> None:
         """The devices that the host's snapshots have."""
@@ -304,8 +319,8 @@ class Flight(Ops):
             self._assert_in(set(range(1, self._hosts + 1)), passive=True)
         # reads that fail and stop the guest would be tried again for ever
         self.craft.qtest.out('b', self.craft.noise.PORT + STATUS, 0)
-        if self.craft.status() != 'running':
-            self.craft.cont()
+        if self.craft.status() != 'running' and not self._go_on():
+            return False
         self.craft.set_word(MODE, 0)
         try:
             self._fly()

@@ -1,0 +1,73 @@
+/*
+ * Snapshots of a name in all disks that take part
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_DISK_SNAPSHOTS_H
+#define MIGRATION_RAM_RESET_DISK_SNAPSHOTS_H
+
+#include "block/snapshot.h"
+#include "qapi/qapi-builtin-types.h"
+
+/*
+ * @has_devices and @devices in this file: the nodes that the user has named,
+ * or else all disks that QEMU would take.  The BQL must be held.
+ */
+
+/**
+ * DiskSnapshot: a snapshot in one disk
+ *
+ * @bs: referenced, since a disk may be unplugged while a snapshot is saved or
+ *     loaded
+ */
+typedef struct DiskSnapshot {
+    BlockDriverState *bs;
+    QEMUSnapshotInfo sn;
+} DiskSnapshot;
+
+/**
+ * ram_reset_disks: the disks that take part in a snapshot
+ *
+ * Returns: an array of referenced BlockDriverState; freeing it drops the
+ *     references
+ */
+GPtrArray *ram_reset_disks(bool has_devices, strList *devices);
+
+/**
+ * ram_reset_disk_snapshots: all snapshots called @name in @disks
+ *
+ * Returns: an array of DiskSnapshot, in the order of the disks and of their
+ *     lists; freeing it drops the references
+ */
+GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name);
+
+/**
+ * ram_reset_snapshots_made_together: choose a snapshot for each disk
+ *
+ * @disks: of ram_reset_disks()
+ * @bs: the disk with the VM state
+ * @sn: a snapshot in @bs; becomes the first one of its name in @bs of which
+ *     each disk has a part
+ *
+ * A crash in the midst of savevm may leave two snapshots of one name in some
+ * disks and one in others.  A load must not mix them.
+ *
+ * Returns: an array of one DiskSnapshot for each disk, or NULL with @errp set
+ *     if there is no such snapshot; @sn is unchanged then
+ */
+GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
+                                          BlockDriverState *bs,
+                                          QEMUSnapshotInfo *sn, Error **errp);
+
+/**
+ * ram_reset_revert: revert each disk to its snapshot; I/O is drained
+ *
+ * @parts: of ram_reset_snapshots_made_together()
+ * @changed: becomes true if a disk may have changed, also after an error
+ *
+ * Returns: false with @errp set at the first disk that cannot be reverted
+ */
+bool ram_reset_revert(const GArray *parts, bool *changed, Error **errp);
+
+#endif
