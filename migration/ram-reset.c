@@ -23,6 +23,7 @@
 #include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
+#include "migration/ram-reset-monitors.h"
 #include "migration/ram-reset-query.h"
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-save.h"
@@ -83,6 +84,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
         !ram_reset_check_load(bs, sn, errp)) {
         return false;
     }
+    ram_reset_monitors_no_delay();
     load.active = true;
     load.disks = g_steal_pointer(&parts);
     load.bs = bs;
