@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "hw/display/vga_int.h"
+#include "hw/ide/ide-bus.h"
 #include "qapi/error.h"
 #include "qapi/qapi-commands-ui.h"
 #include "system/ram-reset-devices.h"
@@ -54,8 +55,18 @@ static int set_default_order(DeviceState *dev, void *opaque)
     return 0;
 }
 
+/* By it, cont would try a request again that is not the snapshot's */
+static int clear_error(BusState *bus, void *opaque)
+{
+    if (object_dynamic_cast(OBJECT(bus), TYPE_IDE_BUS) &&
+        !resettable_is_in_reset(OBJECT(bus->parent))) {
+        IDE_BUS(bus)->error_status = 0;
+    }
+    return 0;
+}
+
 void ram_reset_devices_complete_reset(void)
 {
-    qbus_walk_children(sysbus_get_default(), set_default_order, NULL, NULL,
-                       NULL, NULL);
+    qbus_walk_children(sysbus_get_default(), set_default_order, clear_error,
+                       NULL, NULL, NULL);
 }
