@@ -3,6 +3,8 @@
 QEMU is killed at the 1st, 2nd, 3rd ... write, flush and truncate of a save, a
 load or a deletion.  A load then gives the old state or the new one, on RAM and
 on every disk, or refuses.
+
+RAM_RESET_LONG=1 tries each call, otherwise it is one of some.
 """
 
 # Takes: 30 s
@@ -13,7 +15,7 @@ import signal
 import pytest
 
 from lib import products
-from lib.effort import ALL
+from lib.effort import LONG, rounds
 from lib.kills import Disks, Kills, Outcomes, check_disks, copy_disks
 from lib.machine import MachineError, run_quietly
 from lib.shm import in_memory
@@ -30,7 +32,7 @@ SAVE, OVERWRITE, DELETE, LOAD = OPERATIONS = (
 )
 NAMES = 'save', 'overwrite', 'delete', 'load'
 MOST = 2000
-STEP = 7                    # of ./test, which tries one of so many calls
+STEP = 1 if LONG else rounds(3, 7)
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_kill(folder, kills, operation, number, strategy):
     outcomes = Outcomes(f'{number} disks, {command}, '
                         f'{"over an old one" if old else "the first"}')
     prepare(folder / 'before', number, old)
-    for nth in range(1, MOST, 1 if ALL else STEP):
+    for nth in range(1, MOST, STEP):
         workdir = copy_disks(folder / 'before', folder / 'killed')
         with start(workdir, number, strategy) as guest:
             killed = end_at(kills, guest, command, nth)
