@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-auto decides alike after each start, and starts fast."""
+"""ram-reset-auto decides alike after each start, and does not slow it down."""
 
 # Alone: it compares times
 
 import statistics
+import time
 
 import pytest
 
@@ -14,8 +15,9 @@ from lib.machine import MEMORIES, MIB, RAM, Machine
 STARTS = rounds(10, 4)
 RAM_SIZE = 256 * MIB
 USED = 32 * MIB, 128 * MIB
-# for all kinds of memory together
-CALIBRATION_MS = 20
+# of the time from the start of QEMU to the first answer of its monitor, which
+# takes longer on a slow host, too
+CALIBRATION_PART = 0.25
 
 # objective, what the guest uses between two loads, what must be chosen
 SCENES = (('total', USED, 'memset'), ('footprint', USED, 'madvise'),
@@ -38,21 +40,22 @@ def decide(guest: Ring3, used) -> list[str]:
 @pytest.mark.parametrize('objective, used, expected', SCENES)
 @pytest.mark.parametrize('memory', MEMORIES)
 def test_starts_decide_alike(tmp_path, fast_accel, memory, objective, used, expected):
-    chosen, took = [], []
+    chosen, took, parts = [], [], []
     for _ in range(STARTS):
+        begin = time.monotonic()
         with Ring3(tmp_path, accel=fast_accel, memory=memory, ram=RAM_SIZE,
                    strategy='auto', options=f',objective={objective}') as guest:
             obj, = guest.qmp('query-ram-reset')['objects']
             took.append(obj['auto']['calibration-ns'] / 1e6)
+            parts.append(took[-1] / 1e3 / (time.monotonic() - begin))
             chosen.append(decide(guest, used))
         (tmp_path / 'disk.qcow2').unlink()
     print(f'{memory}, {objective}, {"a working set" if used else "none"}: '
           f'{", ".join(chosen[0])}; calibrated in {statistics.median(took):.1f} '
-          f'({min(took):.1f}-{max(took):.1f}) ms')
+          f'({min(took):.1f}-{max(took):.1f}) ms, {min(parts):.2f} of the start')
     assert all(c == chosen[0] for c in chosen), str(chosen)
     assert not expected or chosen[0][1:] == [expected] * 2
-    # of wall time, which others on the host may take
-    assert min(took) <= CALIBRATION_MS
+    assert min(parts) <= CALIBRATION_PART
 
 
 @pytest.mark.parametrize('memory', MEMORIES)
