@@ -39,6 +39,9 @@ STOCK = {
         'a load that failed among the devices, then a load or a reset',
     r'job_set_aio_context: Assertion `job->paused|child_job_change_aio_ctx':
         'a guest starts a disk with an iothread, which has a block job',
+    r'Assertion `section_index < d->map|#\d+ 0x\w+ in msix_pba_mmio_read':
+        'TCG: a vCPU reads a register while another moves a BAR, and gets the '
+        'section that has its number in the new map (iotlb_to_section())',
 }
 
 # A slot after another
