@@ -15,7 +15,9 @@ LAUNCHER = products.REPO / 'packaging/qemu-ram-reset'
 SHIPPED = products.REPO / 'packaging/objects'
 QUESTIONS = ''.join(json.dumps(line) + '\n' for line in (
     {'execute': 'qmp_capabilities'},
-    {'execute': 'qom-list', 'arguments': {'path': '/objects'}},
+    *({'execute': 'qom-get', 'arguments': {'path': '/objects/ram-reset0',
+                                           'property': name}}
+      for name in ('rewind', 'rewind-limit')),
     {'execute': 'quit'}))
 ECHO = '#!/bin/sh\nprintf "%s\\n" "$@"\n'
 
@@ -155,12 +157,13 @@ def test_properties_are_those_of_qemu(start):
         assert set(known.split('it has: ')[1].split()) == has
 
 
-def test_qemu_takes_what_is_shipped(start):
+def test_qemu_takes_what_is_shipped_and_rewinds(start):
     said = start(
         '-nodefaults', '-display', 'none', '-accel', 'tcg', '-L',
         products.FIRMWARE, '-qmp', 'stdio', '-S', qemu=products.QEMU,
         objects=SHIPPED.read_text(), typed=QUESTIONS)
-    assert '"ram-reset0"' in str(said)
+    assert [json.loads(line)['return'] for line in said[2:4]] == \
+        [True, 1 << 30]
 
 
 def test_no_shell_but_debians_is_needed():

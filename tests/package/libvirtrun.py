@@ -87,9 +87,9 @@ def use(emulator: str) -> None:
     virsh('snapshot-revert', 'trial', 'clean')
     after = loads()
     state = virsh('domstate', 'trial').strip()
-    if (inside['loads'], after['loads'], state) != (1, 1, 'running'):
-        raise Broken(f'the domain is {state} after {inside["loads"]} and '
-                     f'{after["loads"]} loads')
+    if (inside['rewinds'], after['loads'], state) != (1, 1, 'running'):
+        raise Broken(f'the domain is {state} after {inside["rewinds"]} rewinds '
+                     f'and {after["loads"]} loads')
     version = re.search('Using library: (.*)', virsh('version'))[1]
     say('virsh define, start, snapshot-create-as, snapshot-revert: '
         f'the domain is {state}; {version}; ' + ', '.join(
