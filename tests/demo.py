@@ -185,7 +185,8 @@ def reading(results: list[Result]) -> str:
         rss = min(others, key=lambda r: r.rss[2])
         lines.append(
             f'On {memory} RAM, and next to what stock QEMU does: {start.strategy}'
-            f' starts in {start_ms(start):.0f} ms ({start_ms(stock):.0f}),\n'
+            f' loads into a new QEMU\nin {start_ms(start):.0f} ms '
+            f'({start_ms(stock):.0f}), '
             f'{load.strategy} takes the guest back in {load.total:.0f} ms '
             f'({stock.total:.0f}), {rss.strategy} leaves {mib(rss.rss[2])} '
             f'resident ({mib(stock.rss[2])}).\nIf little has changed since the '
@@ -195,7 +196,7 @@ def reading(results: list[Result]) -> str:
 
 
 def write_figures(results: list[Result], accel: str) -> None:
-    """For scripts/draw-demo."""
+    """For tests/bench/demo_plot.py."""
     FIGURES.write_text(json.dumps({
         'accel': accel, 'ram-mib': GUEST_RAM // MIB, 'dirty-mib': DIRTY_MIB,
         'results': [{'memory': r.memory, 'way': r.strategy,

@@ -18,9 +18,9 @@ OUTPUT = REPO / 'docs/benchmarks'
 # what is measured, the way that is for it, and what to say
 CASES = (('again', 'rewind', 'back, little has changed'),
          ('load', 'rewind', 'back, {gib:g} GiB written since'),
-         ('start', 'template', 'a new QEMU starts with it'))
+         ('start', 'template', 'the load of a new QEMU'))
 MEMORIES = ('private', 'shared')
-SERIES = ('as stock QEMU does it', 'with ram-reset-auto')
+SERIES = ('as stock QEMU does it', 'with RAM reset')
 
 
 def short(ms: float) -> str:
@@ -51,7 +51,7 @@ def picture(figures: dict, figure: Any) -> None:
 
 def table(figures: dict) -> str:
     lines = ['| a Linux guest of 4 GiB, 16 MiB of data '
-             '| as stock QEMU does it | with `ram-reset-auto` |',
+             '| as stock QEMU does it | with RAM reset |',
              '|---|---|---|']
     lines += [f'| {memory} RAM: {name} | {short(stock)} | {short(ours)} |'
               for memory in MEMORIES
