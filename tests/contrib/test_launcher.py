@@ -84,6 +84,8 @@ def test_lines_are_added(start, text, added):
      '/x.pid', '-daemonize'],
     ['-object', 'ram-reset-memset,id=mine', '-m', '1G'],
     ['-object', 'qom-type=ram-reset-memset,id=mine'],
+    ['-object', 'id=mine,qom-type=ram-reset-memset'],
+    ['--object', 'id=mine,verify=on,qom-type=ram-reset-auto,rewind=on'],
     ['-object', '{"qom-type": "ram-reset-memset", "id": "mine"}']))
 def test_passed_on_as_it_is_and_whatever_the_file_says(start, args):
     assert start(*args, objects='nonsense!') == args
@@ -95,6 +97,47 @@ def test_passed_on_as_it_is_and_whatever_the_file_says(start, args):
 def test_added_to_a_machine(start, args):
     assert start(*args, objects='ram-reset-auto,id=a') == \
         args + ['-object', 'ram-reset-auto,id=a']
+
+
+OWN = '[object "mine"]\n  qom-type = "ram-reset-memset"\n'
+
+
+@pytest.mark.parametrize('option', ('-readconfig', '--readconfig'))
+@pytest.mark.parametrize('text, has', (
+    (OWN, True), (OWN.rstrip(), True),
+    ('# mine\n\n[machine]\n  type = "q35"\n' + OWN, True),
+    ('[object]\nid = "mine"\n\tqom-type = "ram-reset-auto"\n', True),
+    ('', False), ('# ' + OWN.replace('\n', '\n# '), False),
+    ('[object "m"]\n  qom-type = "memory-backend-ram"\n  size = "1G"\n',
+     False),
+    ('[object "m"]\n  id = "ram-reset-auto"\n', False),
+    ('[object "m"]\n[device "d"]\n  qom-type = "ram-reset-auto"\n', False)))
+def test_objects_of_a_file_of_readconfig(start, tmp_path, option, text, has):
+    config = tmp_path / 'my config'
+    config.write_text(text)
+    args = [option, str(config), '-S']
+    added = [] if has else ['-object', 'ram-reset-auto,id=a']
+    assert start(*args, objects='ram-reset-auto,id=a') == args + added
+
+
+def test_readconfig_of_what_is_no_file_is_left_to_qemu(start, tmp_path):
+    pipe = tmp_path / 'pipe'
+    os.mkfifo(pipe)
+    for name in (tmp_path / 'none', tmp_path, pipe):
+        args = ['-readconfig', str(name)]
+        assert start(*args, objects='ram-reset-auto,id=a') == \
+            args + ['-object', 'ram-reset-auto,id=a']
+
+
+def test_qemu_reads_the_same_in_a_file_of_readconfig(start, tmp_path):
+    config = tmp_path / 'config'
+    config.write_text(OWN.replace('mine', 'ram-reset0') +
+                      '  rewind = "on"\n  memdev = "pc.ram"\n')
+    said = start(
+        '-nodefaults', '-display', 'none', '-accel', 'tcg', '-L',
+        products.FIRMWARE, '-qmp', 'stdio', '-S', '-readconfig', config,
+        qemu=products.QEMU, objects='nonsense!', typed=QUESTIONS)
+    assert json.loads(said[2])['return'] is True
 
 
 @pytest.mark.parametrize('text, sentence', (
