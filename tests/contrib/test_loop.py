@@ -242,5 +242,3 @@ def test_usage(args, reason):
 def test_missing_qemu(tmp_path):
     done = loop(*READY, '--', tmp_path / 'qemu', status=1)
     assert f'{tmp_path}/qemu cannot be started (No such file' in done.stderr
-
-

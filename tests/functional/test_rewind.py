@@ -367,5 +367,3 @@ def test_nothing_grows(tmp_path, tracker):
     assert grown['mappings'] <= 8
     assert grown['anonymous'] < GROWTH
     assert grown['shared'] < GROWTH
-
-

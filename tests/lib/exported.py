@@ -32,7 +32,7 @@ def check_series(tmp_path: Path, release: str, stock: Path,
     git(tree, 'init', '-q')
     git(tree, 'add', '-A')
     git(tree, 'commit', '-q', '-m', 'stock')
-    git(tree, 'am', '-q', *mails)
+    git(tree, 'am', '-q', '--whitespace=error', *mails)
     assert len(git(tree, 'log', '--format=%h').split()) == len(mails) + 1
     assert 'Signed-off-by' not in git(tree, 'log')
     for name in hooked | set(overlay_files()):
