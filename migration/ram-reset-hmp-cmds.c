@@ -24,6 +24,11 @@ static void print_auto(Monitor *mon, RamResetAutoInfo *a)
 {
     RamResetCostsList *c;
 
+    if (!a->costs) {
+        monitor_printf(mon, "  objective %s, no costs measured yet\n",
+                       RamResetObjective_str(a->objective));
+        return;
+    }
     monitor_printf(mon, "  objective %s, costs in ns (%s):\n",
                    RamResetObjective_str(a->objective),
                    a->calibration_ns ? "measured" : "given");
@@ -90,10 +95,11 @@ static void print_phases(Monitor *mon, RamResetPhases *p)
 {
     monitor_printf(mon, "  check %.3f ms, disk revert %.3f ms, "
                    "system reset %.3f ms, RAM reset %.3f ms, "
-                   "RAM load %.3f ms, device load %.3f ms, total %.3f ms\n",
-                   p->check / 1e6, p->disk_revert / 1e6,
+                   "RAM load %.3f ms, device load %.3f ms, verify %.3f ms, "
+                   "total %.3f ms\n", p->check / 1e6, p->disk_revert / 1e6,
                    p->system_reset / 1e6, p->ram_reset / 1e6,
-                   p->ram_load / 1e6, p->device_load / 1e6, p->total / 1e6);
+                   p->ram_load / 1e6, p->device_load / 1e6, p->verify / 1e6,
+                   p->total / 1e6);
 }
 
 static void print_decision(Monitor *mon, RamResetDecision *d)

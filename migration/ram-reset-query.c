@@ -36,8 +36,10 @@ RamResetPhases *ram_reset_query_phases(const RamResetTimes *times)
                         times->completing;
     phases->ram_load = phase(times->zeroed + times->completing,
                              times->ram_loaded);
-    phases->device_load = phase(times->ram_loaded, times->end);
-    phases->total = times->end - times->start;
+    phases->device_load = phase(times->ram_verified, times->end);
+    phases->verify = phase(times->ram_loaded, times->ram_verified) +
+                     phase(times->end, times->verified);
+    phases->total = (times->verified ?: times->end) - times->start;
     return phases;
 }
 

@@ -13,12 +13,14 @@
  * RamResetTimes: when each phase of a load ended, in ns; 0 if it has not
  *
  * @start: the load began
+ * @ram_verified: RAM was compared, or need not be
+ * @verified: devices were compared; 0 if they need not be
  * @completing: not when, but how long it took to complete pending zeroing
  *     after RAM was loaded; counts as a part of making RAM zero
  */
 typedef struct RamResetTimes {
     int64_t start, checked, reverted, was_reset, zeroed, ram_loaded, end;
-    int64_t completing;
+    int64_t ram_verified, verified, completing;
 } RamResetTimes;
 
 /**

@@ -90,8 +90,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
     load.bs = bs;
     load.sn = *sn;
     load.sections.last = false;
-    load.times.start = start;
-    load.times.checked = now();
+    load.times = (RamResetTimes) { .start = start, .checked = now() };
     trace_ram_reset_load_begin(load.sn.name);
     return true;
 }
@@ -269,6 +268,7 @@ static void complete_zeroing(void)
 
 void ram_reset_load_ram_done(int ret)
 {
+    Verdict *v = &load.verdict;
     bool last_section;
 
     if (!load.active) {
@@ -281,9 +281,8 @@ void ram_reset_load_ram_done(int ret)
     }
     /* QEMU has not made zero what mapped-ram snapshots do not store */
     if (last_section && !ret && migrate_mapped_ram() && ram_reset_enabled() &&
-        !load.verdict.err) {
-        ram_reset_clear_absent(load.bs, load.sections.start,
-                               &load.verdict.err);
+        !v->err) {
+        ram_reset_clear_absent(load.bs, load.sections.start, &v->err);
     }
     if (last_section || ret) {
         complete_zeroing();
@@ -294,10 +293,10 @@ void ram_reset_load_ram_done(int ret)
     if (last_section && !load.shortcut.rewound) {
         make_template_and_baseline();
     }
-    load.times.ram_loaded = now();
-    if (last_section && ram_reset_verify_wanted() && !load.verdict.err) {
-        load.verdict.verified = ram_reset_check_content(load.bs,
-                                                        &load.verdict.err);
+    load.times.ram_loaded = load.times.ram_verified = now();
+    if (last_section && ram_reset_verify_wanted() && !v->err) {
+        v->verified = ram_reset_check_content(load.bs, &v->err);
+        load.times.ram_verified = now();
     }
 }
 
@@ -372,10 +371,11 @@ bool ram_reset_load_end(int ret, Error **errp)
         ram_reset_vcpus_return();
     }
     ram_reset_map_release();
-    load.times.end = now();
     ram_reset_ticks_go_back();
     ram_reset_slots_change(false);
+    load.times.end = now();
     ok = is_what_the_snapshot_has(ret, errp);
+    load.times.verified = ram_reset_verify_wanted() ? now() : 0;
     ram_reset_code_release(ok && !ret && load.shortcut.rewound, ok && !ret);
     info = finish(ok && !ret);
     info->devices_kept = ram_reset_devices_loaded(load.bs, &load.sn,

@@ -223,6 +223,7 @@ static void assert_loaded(Vm *vm, unsigned loads)
         g_assert_cmpint(qdict_get_int(phases, names[i]), >, 0);
         sum += qdict_get_int(phases, names[i]);
     }
+    g_assert_cmpint(qdict_get_int(phases, "verify"), ==, 0);
     g_assert_cmpint(sum, ==, qdict_get_int(phases, "total"));
     g_assert_cmphex(vm_byte(vm, HIGH), ==, 0x11);
     g_assert_cmphex(vm_byte(vm, 2 * HIGH), ==, 0);
