@@ -170,6 +170,7 @@ static void ram_reset_complete(UserCreatable *uc, Error **errp)
         qemu_add_machine_init_done_notifier(&rr->machine_done);
     }
     rr->completed = true;
+    ram_reset_warn_of_idle_limits(rr);
     ram_reset_options_changed(rr, rr->rewind);
 }
 

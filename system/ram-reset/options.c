@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/error-report.h"
 #include "qom/object.h"
 #include "system/ram-reset.h"
 #include "system/ram-reset-load.h"
@@ -137,6 +138,20 @@ bool ram_reset_templates_wanted(void)
 bool ram_reset_rewind_wanted(void)
 {
     return options.rewinding;
+}
+
+void ram_reset_warn_of_idle_limits(RamReset *rr)
+{
+    const char *type = object_get_typename(OBJECT(rr));
+
+    if (rr->rewind_limit && !rr->rewind) {
+        warn_report("%s '%s': rewind-limit= has no effect without rewind=on",
+                    type, ram_reset_id(rr));
+    }
+    if (rr->template_limit && !rr->template_dir) {
+        warn_report("%s '%s': template-limit= has no effect without "
+                    "template-dir=", type, ram_reset_id(rr));
+    }
 }
 
 uint64_t ram_reset_smallest_limit(uint64_t (*limit)(const RamReset *rr))

@@ -29,6 +29,9 @@ unsigned ram_reset_threads(RamReset *rr);
  */
 RamReset *ram_reset_template_object(void);
 
+/* Warn if @rr has a limit for something that it has not switched on */
+void ram_reset_warn_of_idle_limits(RamReset *rr);
+
 /*
  * What the most modest object grants: the smallest of what @limit gives for
  * each of them.  0 stands for no limit, or for an object that does not matter.
