@@ -322,15 +322,14 @@ SnapctlState *snapctl_find(bool *ambiguous)
 SnapctlInfo *qmp_query_snapctl(Error **errp)
 {
     SnapctlState *s = snapctl_find(NULL);
-    SnapctlInfo *info;
+    SnapctlInfo *info = g_new0(SnapctlInfo, 1);
     strList **tail;
 
     if (!s || !qdev_is_realized(DEVICE(s))) {
-        error_set(errp, ERROR_CLASS_DEVICE_NOT_FOUND,
-                  "there is no snapctl device");
-        return NULL;
+        info->qom_path = g_strdup("");
+        return info;
     }
-    info = g_new0(SnapctlInfo, 1);
+    info->present = true;
     info->qom_path = object_get_canonical_path(OBJECT(s));
     info->allow = s->allow;
     tail = &info->slots;

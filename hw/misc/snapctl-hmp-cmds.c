@@ -20,6 +20,10 @@ static void hmp_info_snapctl(Monitor *mon, const QDict *qdict)
     if (hmp_handle_error(mon, err)) {
         return;
     }
+    if (!info->present) {
+        monitor_puts(mon, "There is no snapctl device.\n");
+        return;
+    }
     monitor_printf(mon, "%s: allow %s, at least %" PRIu32 " ms between "
                    "commands, region %" PRIu64 " KiB\n", info->qom_path,
                    SnapctlAllow_str(info->allow), info->min_interval,

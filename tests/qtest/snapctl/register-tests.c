@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "hw/pci/pci_ids.h"
 #include "hw/pci/pci_regs.h"
+#include "qobject/qlist.h"
 #include "snapctl.h"
 
 static void test_registers(const void *machine)
@@ -162,6 +163,7 @@ static void test_query(void)
     g_autoptr(QDict) info = snapctl_query(&s);
     g_autofree char *hmp = NULL;
 
+    g_assert_true(qdict_get_bool(info, "present"));
     g_assert_cmpstr(qdict_get_str(info, "qom-path"), ==,
                     "/machine/peripheral/snap0");
     g_assert_cmpstr(qdict_get_str(info, "allow"), ==, "save");
@@ -181,13 +183,18 @@ static void test_query(void)
 static void test_no_device(void)
 {
     Vm *vm = vm_start(MEM_ANON, SIZE, "");
-    QDict *answer = qtest_qmp(vm->qts, "{'execute': 'query-snapctl'}");
+    Snapctl s = { .vm = vm };
+    g_autoptr(QDict) info = snapctl_query(&s);
     g_autofree char *hmp = qtest_hmp(vm->qts, "info snapctl");
 
-    g_assert_cmpstr(qdict_get_str(qdict_get_qdict(answer, "error"), "class"),
-                    ==, "DeviceNotFound");
-    g_assert_nonnull(strstr(hmp, "there is no snapctl device"));
-    qobject_unref(answer);
+    g_assert_false(qdict_get_bool(info, "present"));
+    g_assert_cmpstr(qdict_get_str(info, "qom-path"), ==, "");
+    g_assert_cmpstr(qdict_get_str(info, "allow"), ==, "none");
+    g_assert_true(qlist_empty(qdict_get_qlist(info, "slots")));
+    g_assert_cmpint(qdict_get_int(info, "loads"), ==, 0);
+    g_assert_false(qdict_haskey(info, "region-size"));
+    g_assert_false(qdict_haskey(info, "last"));
+    g_assert_cmpstr(hmp, ==, "There is no snapctl device.\r\n");
     vm_end(vm);
 }
 
