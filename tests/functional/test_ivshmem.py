@@ -67,7 +67,7 @@ def loads(guest: Machine, memory: int) -> list[tuple[bool, bytes]]:
     os.pwrite(memory, b'saved', PLACE)
     guest.save('s')
     seen = []
-    for n in range(rounds(5, 2)):
+    for _ in range(rounds(5, 2)):
         os.pwrite(memory, b'later', PLACE)
         guest.load('s')
         seen.append((guest.last_load()['rewound'], os.pread(memory, 5, PLACE)))
