@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The packages' prerm: QEMUs that run can load modules after an upgrade."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lib.products import REPO
+
+PACKAGING = REPO / 'packaging/debian'
+VERSION = '10.0.13+20260102.73351fa~deb13'
+PROGRAM = 'usr/bin/qemu-ram-reset-system-x86_64'
+needs_root = pytest.mark.skipif(os.geteuid() != 0,
+                                reason='only root can mount')
+
+
+class Root:
+    """What is installed of both packages, below a folder."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.modules = path / 'usr/lib/qemu-ram-reset' / VERSION / 'qemu'
+        self.saved = path / 'run/qemu' / f'qemu-ram-reset_{VERSION}'
+        for folder in (self.modules, path / 'usr/bin', path / 'run'):
+            folder.mkdir(parents=True)
+        for name in ('hw-usb-host', 'block-curl'):
+            (self.modules / f'{name}.so').write_text(name)
+        shutil.copy('/bin/sleep', path / PROGRAM)
+        query = path / 'bin/dpkg-query'
+        query.parent.mkdir()
+        query.write_text(f'#!/bin/sh\nprintf %s {VERSION}\n')
+        query.chmod(0o755)
+        self.env = dict(
+            os.environ, DPKG_ROOT=str(path), PATH=f'{query.parent}:'
+            f'{os.environ["PATH"]}', DPKG_MAINTSCRIPT_PACKAGE='qemu-ram-reset')
+
+    def run(self, script: str, action: str) -> str:
+        done = subprocess.run(
+            ['sh', PACKAGING / script, action],
+            env=self.env, text=True, check=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT)
+        return done.stdout
+
+    def names(self) -> set[str]:
+        return {p.name for p in self.saved.glob('*')}
+
+
+@pytest.fixture(name='root')
+def fixture_root(tmp_path):
+    return Root(tmp_path)
+
+
+@pytest.fixture(name='vm')
+def fixture_vm(root):
+    with subprocess.Popen([root.path / PROGRAM, '600']) as process:
+        program = Path(f'/proc/{process.pid}/exe')
+        while program.resolve() != root.path / PROGRAM:
+            time.sleep(0.01)
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize('package', ('', '-modules'))
+def test_modules_are_saved_while_a_qemu_runs(root, vm, package):
+    script = f'qemu-ram-reset{package}.prerm'
+    assert root.run(script, 'upgrade') == ''
+    assert root.names() == {'hw-usb-host.so', 'block-curl.so'}
+    assert root.saved.stat().st_mode & 0o777 == 0o755
+
+
+def test_modules_of_the_second_package_are_saved_too(root, vm):
+    """When the first has been unpacked, the QEMU that runs has no name."""
+    other = root.modules / 'block-curl.so'
+    other.unlink()
+    root.run('qemu-ram-reset.prerm', 'upgrade')
+    assert root.names() == {'hw-usb-host.so'}
+    inode = (root.saved / 'hw-usb-host.so').stat().st_ino
+    other.write_text('')
+    new = root.path / 'new'
+    shutil.copy('/bin/sleep', new)
+    new.rename(root.path / PROGRAM)
+    root.run('qemu-ram-reset-modules.prerm', 'upgrade')
+    assert root.names() == {'hw-usb-host.so', 'block-curl.so'}
+    # it may be in use
+    assert (root.saved / 'hw-usb-host.so').stat().st_ino == inode
+
+
+def test_nothing_is_saved_for_none(root):
+    root.run('qemu-ram-reset.prerm', 'upgrade')
+    assert not root.saved.exists()
+
+
+def test_nothing_is_saved_at_removal(root, vm):
+    root.run('qemu-ram-reset.prerm', 'remove')
+    assert not root.saved.exists()
+
+
+def test_what_cannot_be_saved_stops_no_upgrade(root, vm):
+    (root.path / 'run/qemu').write_text('')
+    assert 'QEMUs that run can load no more modules' in root.run(
+        'qemu-ram-reset.prerm', 'upgrade')
+
+
+@needs_root
+def test_run_may_be_noexec(root, vm):
+    """As it is in Debian; the mounts end with the namespace."""
+    run = root.path / 'run'
+    run.rmdir()
+    run.mkdir()
+    script = PACKAGING / 'qemu-ram-reset.prerm'
+    said = subprocess.run(
+        ['unshare', '--mount', 'sh', '-ec', f'''
+         mount -t tmpfs -o noexec,nosuid,nodev tmpfs {run}
+         sh {script} upgrade
+         sh {script} upgrade
+         grep -c " {root.saved} " /proc/self/mounts
+         findmnt -n -o OPTIONS {root.saved}
+         cp /bin/true {root.saved}/true; {root.saved}/true && echo runs
+         sh {PACKAGING / "qemu-ram-reset.postrm"} purge
+         ls {run}; grep -c {root.saved} /proc/self/mounts || echo all is gone
+         '''], env=root.env, text=True, check=True,
+        stdout=subprocess.PIPE).stdout.splitlines()
+    assert said[0] == '1'
+    assert {'nosuid', 'nodev'} <= set(said[1].split(','))
+    assert said[2:] == ['runs', '0', 'all is gone']
+
+
+def test_purge_removes_what_was_saved(root):
+    for version in (VERSION, '1.0'):
+        saved = root.saved.with_name(f'qemu-ram-reset_{version}')
+        saved.mkdir(parents=True)
+        (saved / 'block-curl.so').write_text('')
+    debians = root.path / 'run/qemu/Debian_1_10.0'
+    debians.mkdir()
+    root.run('qemu-ram-reset.postrm', 'remove')
+    assert root.saved.exists()
+    root.run('qemu-ram-reset.postrm', 'purge')
+    assert [p.name for p in (root.path / 'run/qemu').iterdir()] == \
+        [debians.name]
+
+
+def test_qemu_looks_where_prerm_saves():
+    """It calls the folder what it calls itself, with _ for what is strange."""
+    rules = (PACKAGING / 'rules').read_text()
+    name, = re.findall(r'--with-pkgversion="(.*?)"', rules)
+    name = name.replace('$(DEB_VERSION)', '$version')
+    saved, = re.findall('saved=(.*)', (
+        PACKAGING / 'qemu-ram-reset.prerm').read_text())
+    assert saved == '$DPKG_ROOT/run/qemu/' + name.replace(' ', '_')
+    assert re.fullmatch(r'[\w+.~-]*', VERSION)
+    assert '--enable-module-upgrades' in rules
+    module = (REPO / 'build/stock-src/util/module.c').read_text()
+    assert '"/var/run/qemu/%s"' in module and '"+-.~"' in module
+
+
+def test_each_version_has_a_folder_of_modules():
+    """Or a QEMU that runs would find those of another build, and abort."""
+    rules = (PACKAGING / 'rules').read_text()
+    folder, = re.findall(r'--libdir=\$\((\w+)\)', rules)
+    assert re.search(rf'^{folder} = \$\(HOME_DIR\)/\$\(DEB_VERSION\)$', rules,
+                     re.M)
+    modules, = re.findall('modules=(.*)', (
+        PACKAGING / 'qemu-ram-reset.prerm').read_text())
+    assert modules == '$DPKG_ROOT/usr/lib/qemu-ram-reset/$version/qemu'
