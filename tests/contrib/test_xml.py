@@ -230,7 +230,7 @@ def test_warnings():
 
 def said(data: bytes, **wish) -> list[str]:
     """By --check."""
-    return PROGRAM.check(data, PROGRAM.Wish(**wish))
+    return PROGRAM.check(data, PROGRAM.Wish(**wish))[0]
 
 
 def checked(data: bytes) -> dict[str, str]:
@@ -427,6 +427,34 @@ def test_check_of_uefi_variables(text, thing):
     assert [name for name in found if 'UEFI' in name] == \
         ([thing] if thing else [])
     assert thing is None or found[thing].startswith('go back')
+
+
+def test_check_tells_what_virsh_refuses():
+    """Raw variables, which the monitor saves; it is not about a disk."""
+    uefi = with_firmware("<nvram type='file'><source file='/v.fd'/></nvram>")
+    disk = DISK.format('vhostuser', 'virtio').encode()
+    both = uefi.replace(b'<serial ', disk + b'<serial ')
+    for data, what in (
+            (uefi, 'raw UEFI variables'),
+            (with_device(disk.decode()), 'disks that stay as they are'),
+            (both, 'disks that stay as they are and raw UEFI variables')):
+        assert summary(data) == [
+            'loads in the QEMU that runs rewind',
+            "snapshots by the monitor's savevm and loadvm only, since 'virsh "
+            f"snapshot-create-as' refuses {what}"]
+
+
+@pytest.mark.parametrize('more, fixes, status', (
+    ('', (), 0),
+    ('<vsock/>', (), 0),
+    ("<sound model='usb'/>", (), 1),
+    (DISK.format('file', 'virtio'), (), 1),
+    (DISK.format('file', 'virtio'), ('--fix', 'keep-disks'), 0)))
+def test_status_of_check(more, fixes, status):
+    """Scripts ask it whether a snapshot can be saved."""
+    done = run('-', '--check', *fixes, data=with_device(more))
+    assert (done.returncode, done.stderr) == (status, b'')
+    assert (b'no snapshot can be saved' in done.stdout) == bool(status)
 
 
 @pytest.mark.parametrize('value, refused', (
