@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The packages' prerm: QEMUs that run can load modules after an upgrade."""
+"""The packages' prerm: QEMUs that run can load modules after an upgrade, and
+nothing is left behind.
+"""
 
 import os
 import re
@@ -142,6 +144,17 @@ def test_purge_removes_what_was_saved(root):
     root.run('qemu-ram-reset.postrm', 'purge')
     assert [p.name for p in (root.path / 'run/qemu').iterdir()] == \
         [debians.name]
+
+
+@pytest.mark.parametrize('action', ('remove', 'upgrade'))
+def test_bytecode_is_removed(root, action):
+    programs = root.path / 'usr/share/qemu-ram-reset/programs'
+    for folder in (programs, programs / 'qemu/qmp'):
+        (folder / '__pycache__').mkdir(parents=True)
+        (folder / '__pycache__/a.pyc').write_text('')
+        (folder / 'a.py').write_text('')
+    root.run('qemu-ram-reset.prerm', action)
+    assert {p.name for p in programs.rglob('*')} == {'a.py', 'qemu', 'qmp'}
 
 
 def test_qemu_looks_where_prerm_saves():
