@@ -5,7 +5,6 @@
  */
 
 #include "qemu/osdep.h"
-#include "hw/pci/pci_device.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-flags.h"
@@ -100,14 +99,10 @@ static void forget(void)
     g_clear_pointer(&devices.key, g_free);
 }
 
-/*
- * A rewind does not restore memory that is not migrated.  A system reset
- * writes no ROM to memory of a PCI device: it has unmapped the BARs before.
- */
-static int may_need_roms(RAMBlock *rb, void *opaque)
+/* Memory that no load restores: a ROM may be in it */
+static int is_not_rewound(RAMBlock *rb, void *opaque)
 {
-    return migrate_ram_is_ignored(rb) &&
-           !object_dynamic_cast(memory_region_owner(rb->mr), TYPE_PCI_DEVICE);
+    return migrate_ram_is_ignored(rb);
 }
 
 void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
@@ -122,7 +117,7 @@ void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
         ram_reset_snapshot_rewind_blocker(bs, sn)) {
         return;
     }
-    ram_reset_flags.roms_stay = !qemu_ram_foreach_block(may_need_roms, NULL);
+    ram_reset_flags.roms_stay = !qemu_ram_foreach_block(is_not_rewound, NULL);
     key = ram_reset_snapshot_key(bs, sn);
     if (!g_strcmp0(key, devices.key) && know_sections(key)) {
         devices.kept = ram_reset_devices_hold(map, &stream);

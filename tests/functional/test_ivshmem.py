@@ -100,3 +100,28 @@ def test_file_with_a_name_that_is_not_saved(tmp_path):
     with guest:
         guest.hmp('migrate_set_capability x-ignore-shared on')
         assert set(loads(guest, memory)) == {(True, b'later')}
+
+
+def written(guest: Machine) -> dict[str, int]:
+    """Pages of each block that the last load has restored."""
+    return {b['name']: b['dirty-pages'] + b['copied-pages']
+            for b in guest.last_load()['blocks']}
+
+
+def test_a_reset_leaves_roms_if_each_block_is_rewound(tmp_path):
+    """Which the server's memory is, also with x-ignore-shared."""
+    guest, memory = with_doorbell(tmp_path, ',master=on')
+    with guest:
+        guest.hmp('migrate_set_capability x-ignore-shared on')
+        loads(guest, memory)
+        guest.load('s')
+        assert guest.last_load()['rewound']
+        assert set(written(guest).values()) == {0}
+
+
+def test_a_reset_writes_roms_if_a_block_is_left_out(tmp_path):
+    guest, memory = with_plain(tmp_path)
+    with guest:
+        guest.hmp('migrate_set_capability x-ignore-shared on')
+        loads(guest, memory)
+        assert sum(written(guest).values()) > 0
