@@ -4,6 +4,9 @@
 What needs the source of other releases is in test_releases.py.
 """
 
+import json
+import re
+
 import pytest
 
 from common import (BUILD, HOOK_LIMIT, QEMU_SRC, STOCK_SRC, apply_series,
@@ -46,6 +49,19 @@ def test_overlay_files_are_new():
 
 def test_compiles_without_a_warning():
     check_quiet(BUILD / 'qemu', QEMU_SRC)
+
+
+def test_make_check_has_time_for_ours_and_runs_one_alone():
+    """Others on the host would change what ram-reset-host-test counts."""
+    known = json.loads((BUILD / 'qemu/meson-info/intro-tests.json')
+                       .read_text())
+    ours = {t['name'].rpartition('/')[2]: t for t in known
+            if t['name'].startswith('qtest-x86_64/')
+            and re.search('/(ram-reset|snapctl)', t['name'])}
+    assert {n for n, t in ours.items() if not t['is_parallel']} == \
+        {'ram-reset-host-test'}
+    assert len(ours) == 3
+    assert all(t['timeout'] > 180 for t in ours.values())
 
 
 def test_exported_series(tmp_path):
