@@ -160,9 +160,10 @@ Acquire::Retries "2";
             level -= asked
         return found
 
-    def fetch(self, *command, into):
+    def fetch(self, *command, into, otherwise='use another mirror'):
         """Run an apt-get that downloads; once more with fresh lists if the
-        archive has moved on since they were read."""
+        archive has moved on since they were read.  @otherwise says what to do
+        if the mirror lacks the file."""
         into.mkdir(parents=True, exist_ok=True)
         fresh = not self._current()
         for attempt in range(2):
@@ -173,9 +174,10 @@ Acquire::Retries "2";
                 return
             if fresh:
                 break
-        raise Failure(f'apt could not fetch {command[-1]} '
-                      f'({last_error(run)}); check the network and run it '
-                      'again')
+        failed = f'apt could not fetch {command[-1]} ({last_error(run)})'
+        if re.search(r'\b404\b', last_error(run)):
+            raise Failure(f'{failed}, which the mirror lacks; {otherwise}')
+        raise Failure(f'{failed}; check the network and run it again')
 
     def unpack(self, *packages, into):
         """All of them, and nothing is installed."""
