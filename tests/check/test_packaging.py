@@ -70,6 +70,26 @@ def test_modules_are_in_one_package_each():
     assert not set(main) & set(more)
 
 
+def test_tests_are_not_built():
+    """In the tests' own build, as that has most of what the package has."""
+    targets = subprocess.run(
+        [PACKAGING / 'installed', ROOT / 'build/qemu'], check=True,
+        capture_output=True, text=True).stdout.split()
+    assert {'qemu-system-x86_64', 'qemu-img', 'qemu-bridge-helper',
+            'trace/trace-events-all'} <= set(targets)
+
+    def objects_of_tests(*names):
+        commands = subprocess.run(
+            ['ninja', '-C', ROOT / 'build/qemu', '-t', 'commands', *names],
+            check=True, capture_output=True, text=True).stdout
+        return set(re.findall(r' -o (tests/\S+\.o) ', commands))
+
+    assert len(objects_of_tests('all')) > 100
+    assert objects_of_tests(*targets) == set()
+    assert '&& ninja -C $(OUT) -j$(JOBS) $$targets' in rules()
+    assert '--no-rebuild' in rules()
+
+
 def test_exceptions_are_in_the_manual():
     page = (ROOT / 'docs/system/ram-reset-package.rst').read_text()
     for exceptions in (features.MORE, *features.LESS.values()):
@@ -164,7 +184,7 @@ def last_line_of_a_trial(release, monkeypatch, capsys, found=(), known=False):
     monkeypatch.setattr(trial, 'LEFT_OUT', [])
     monkeypatch.setattr(trial.sys, 'argv', ['trial.py', release])
     for name in ('install', 'apparmor', 'boots', 'loops', 'harness',
-                 'reverts', 'remove'):
+                 'reverts', 'upgrades', 'remove'):
         monkeypatch.setattr(trial, name, lambda *unused: None)
     monkeypatch.setattr(trial, 'debs', lambda folder='': list(found))
     monkeypatch.setattr(trial, 'apt', lambda *words, **unused: 'Depends: it')
