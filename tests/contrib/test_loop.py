@@ -12,6 +12,7 @@ import pytest
 
 from lib import products
 from lib.machine import MIB, run_quietly, start_line
+from lib.patience import Limit, patience
 
 TOOL = products.REPO / 'contrib/ram-reset/ram-reset-loop'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
@@ -214,12 +215,12 @@ def test_interrupt(tmp_path, fast_accel):
         [sys.executable, TOOL, *READY, *PING, '--iterations', '0', '--collect',
          tmp_path / 'out', '--', *qemu(tmp_path, fast_accel)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    limit = Limit(60)
     while not (tmp_path / 'out/0005.txt').exists():
-        assert time.monotonic() < deadline and process.poll() is None
+        assert not limit.over() and process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=patience(30))
     assert process.returncode == 130 and err == ''
     assert int(re.match(r'(\d+) loads in ', out)[1]) >= 5
     assert gone(tmp_path) and 'ram-reset-loop' not in snapshots(tmp_path)

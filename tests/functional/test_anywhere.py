@@ -14,6 +14,7 @@ import pytest
 
 from lib import products
 from lib.machine import MachineError, run_quietly
+from lib.patience import Limit, patience
 
 PROGRAM = products.QEMU.name
 OBJECT = ('-object', 'ram-reset-madvise,id=rr0')
@@ -46,7 +47,7 @@ class Qemu:
 
     def __exit__(self, *unused) -> None:
         self.process.terminate()
-        self.said = self.process.communicate(timeout=TIMEOUT)[1]
+        self.said = self.process.communicate(timeout=patience(TIMEOUT))[1]
 
     def _read(self) -> dict:
         line = self.process.stdout.readline()
@@ -64,7 +65,8 @@ class Qemu:
 
     def wait_for_bios(self) -> None:
         """Until it has found its devices, and looks for something to boot."""
-        for _ in range(TIMEOUT * 10):
+        limit = Limit(TIMEOUT)
+        while not limit.over():
             text = self.bios.read_text()
             if 'Booting from' in text:
                 assert text.startswith('SeaBIOS (version ')
@@ -134,7 +136,7 @@ def test_vnc_answers_with_a_keymap(tmp_path):
     address = tmp_path / 'vnc'
     with Qemu(tmp_path, products.QEMU, '-vnc', f'unix:{address}', '-k',
               'de-ch'), socket.socket(socket.AF_UNIX) as end:
-        end.settimeout(TIMEOUT)
+        end.settimeout(patience(TIMEOUT))
         end.connect(str(address))
         assert end.recv(12) == b'RFB 003.008\n'
 

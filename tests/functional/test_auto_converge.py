@@ -10,6 +10,7 @@ import time
 
 from lib.guests import Ring3
 from lib.machine import MIB
+from lib.patience import Limit
 
 RAM_SIZE = 128 * MIB
 WORK = Ring3.FIRST_FREE, 56 * MIB
@@ -28,13 +29,13 @@ def test_live_migration(tmp_path, fast_accel, served):
         start, length = WORK
         guest.serial.send(f'loop {start:x} {length // 4096:x} 1000 40000000\n')
         guest.qmp('migrate', uri='exec:cat >/dev/null')
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
+        limit = Limit(PATIENCE)
+        while not limit.over():
             info = guest.qmp('query-migrate')
             assert info['status'] in ('setup', 'active')
             if info.get('ram', {}).get('dirty-sync-count', 0) >= 4:
                 break
             time.sleep(0.1)
         else:
-            raise AssertionError(f'not in {PATIENCE} s: {info}')
+            raise AssertionError(f'not in {limit.seconds():.0f} s: {info}')
         guest.qmp('migrate_cancel')

@@ -9,6 +9,7 @@ import pytest
 from lib import crashes, products
 from lib.guests import Ring3
 from lib.machine import MIB, MachineError
+from lib.patience import patience
 
 
 def test_crash_is_explained(tmp_path, fast_accel):
@@ -17,7 +18,7 @@ def test_crash_is_explained(tmp_path, fast_accel):
     with Ring3(tmp_path, accel=fast_accel, ram=64 * MIB) as guest:
         guest.stop()
         guest.process.send_signal(signal.SIGSEGV)
-        guest.process.wait(60)
+        guest.process.wait(patience(60))
         with pytest.raises(MachineError) as error:
             guest.qmp('query-status')
     assert 'crash: signal 11' in str(error.value)

@@ -9,6 +9,7 @@ import pytest
 
 from lib.dma import QtestMachine
 from lib.machine import DISK, MIB
+from lib.patience import Limit
 
 # The first disk of a pc
 COUNT, SELECT, COMMAND = 0x1f2, 0x1f6, 0x1f7
@@ -27,9 +28,9 @@ def start(workdir, strategy, options) -> QtestMachine:
 
 
 def wait_for_error(guest) -> None:
-    deadline = time.monotonic() + guest.timeout
+    limit = Limit(guest.timeout)
     while guest.status() != 'io-error':
-        assert time.monotonic() < deadline
+        assert not limit.over()
         time.sleep(0.01)
 
 

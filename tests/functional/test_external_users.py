@@ -19,6 +19,7 @@ from lib.effort import rounds
 from lib.guests import Linux
 from lib.io.vhost import StorageDaemon
 from lib.machine import MIB, RAM, STRATEGIES, may_use
+from lib.patience import Limit
 
 RAM_SIZE = 192 * MIB
 TIMEOUT = 60.0
@@ -68,9 +69,9 @@ def use_memory(guest: Linux, mib: int) -> None:
 
 
 def wait_for(size: Callable[[], int], expected: int) -> None:
-    deadline = time.monotonic() + TIMEOUT
+    limit = Limit(TIMEOUT)
     while (now := size()) != expected:
-        assert time.monotonic() < deadline, f'{now} instead of {expected}'
+        assert not limit.over(), f'{now} instead of {expected}'
         time.sleep(0.02)
 
 

@@ -18,6 +18,7 @@ from lib.effort import LONG
 from lib.faults import (EXCLUDED, LIE, RAM_SIZE, Driven, DrivenHuge, Faults,
                         Row, Sweep, Wrong, dirty, memset, write_state)
 from lib.machine import MIB
+from lib.patience import Limit
 from lib.shm import in_memory
 
 # strategy, memory, options
@@ -229,9 +230,9 @@ class HugeFiles:
 
     def end(self) -> None:
         self.guest.qmp('object-del', id='huge0')
-        deadline = time.monotonic() + 10
+        limit = Limit(10)
         while self.mapping():
-            assert time.monotonic() < deadline, 'the file stays mapped'
+            assert not limit.over(), 'the file stays mapped'
             time.sleep(0.005)
 
     def use(self, turn: int) -> None:

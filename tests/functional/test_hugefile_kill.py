@@ -25,6 +25,7 @@ from lib.hugefile import (DEFAULT_STATE, HUGE, KEPT, LEFT_DIRTY, MARK,
                           HugeFile, Still, check_all_cleared, killed, refusal,
                           write_record)
 from lib.machine import MIB, MachineError
+from lib.patience import patience
 
 KILLS = rounds(200, 60)
 RAM_SIZE = 24 * MIB
@@ -51,7 +52,7 @@ class Victim(HugeFile, Ring3):
             super().__init__(*args, ram=RAM_SIZE, **kwargs)
         except MachineError:
             # the next one would find the file in use
-            self.process.wait(20)
+            self.process.wait(patience(20))
             self.close()
             raise
 
@@ -197,7 +198,7 @@ class Hunt:
                 guest.kill_after(delay)
             with contextlib.suppress(MachineError, OSError):
                 actions[asked]()
-            status = guest.process.wait(20)
+            status = guest.process.wait(patience(20))
         assert status == -signal.SIGKILL or (asked == 'exit' and not status)
         return status
 

@@ -13,6 +13,7 @@ from lib.dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DRIVER_OK,
                      SCRATCH, STATUS, Disk, Qtest)
 from lib.guests import Ring3
 from lib.machine import DISK, MIB, Machine
+from lib.patience import patience
 from lib.rewinding import RAM_SIZE, boot
 
 LOADS = 60
@@ -53,7 +54,7 @@ def test_load_while_the_guest_resets_a_disk(tmp_path, fast_accel, strategy):
         for _ in range(LOADS):
             guest.load('s', 'qmp')
         resetter.over.set()
-        resetter.join(PATIENCE)
+        resetter.join(patience(PATIENCE))
         assert not resetter.is_alive()
         qtest.close()
 
@@ -74,7 +75,7 @@ def test_end_with_a_job_that_has_just_begun(tmp_path, fast_accel):
                         {'execute': 'quit'}]
             monitor.sendall(b''.join(json.dumps(c).encode() + b'\n'
                                      for c in commands))
-            assert guest.process.wait(PATIENCE) == 0
+            assert guest.process.wait(patience(PATIENCE)) == 0
 
 
 class Board:
@@ -116,5 +117,5 @@ def test_end_with_a_reset_and_a_command_of_the_guest(tmp_path):
         time.sleep(0.1)
         qtest.send(board.lines())
         machine.process.send_signal(signal.SIGCONT)
-        assert machine.process.wait(PATIENCE) == 0
+        assert machine.process.wait(patience(PATIENCE)) == 0
         qtest.close()

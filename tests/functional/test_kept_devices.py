@@ -18,6 +18,7 @@ from lib.dma import QtestMachine
 from lib.effort import rounds
 from lib.guests import Ring3
 from lib.machine import DISK, MIB, MachineError
+from lib.patience import Limit
 from lib.rewinding import RAM_SIZE, START, assert_rewound
 from lib.xhci import Xhci
 
@@ -158,10 +159,10 @@ class Sleeper(QtestMachine):
         self.event('SUSPEND')
         assert self.status() == 'suspended'
         self.cmos(self.C)
-        deadline = time.monotonic() + self.timeout
+        limit = Limit(self.timeout)
         while not self.cmos(self.C) & self.ALARM and \
                 self.status() == 'suspended':
-            assert time.monotonic() < deadline
+            assert not limit.over()
             time.sleep(0.05)
         return self.status()
 

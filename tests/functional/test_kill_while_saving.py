@@ -18,6 +18,7 @@ from lib import products
 from lib.effort import LONG, rounds
 from lib.kills import Disks, Kills, Outcomes, check_disks, copy_disks
 from lib.machine import MachineError, run_quietly
+from lib.patience import patience
 from lib.shm import in_memory
 
 OLD, NEW, LATER = 1, 2, 3
@@ -66,7 +67,7 @@ def end_at(kills, guest, command, nth) -> bool:
     try:
         guest.hmp(command)
     except MachineError:
-        assert guest.process.wait(20) == -signal.SIGKILL
+        assert guest.process.wait(patience(20)) == -signal.SIGKILL
         return True
     return False
 

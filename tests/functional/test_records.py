@@ -5,6 +5,7 @@ import pytest
 
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, STRATEGIES
+from lib.patience import patience
 from lib.vmstate import CONTINUE, XBZRLE, ZERO, VMState
 
 RAM_SIZE = 64 * MIB
@@ -39,7 +40,7 @@ def test_delta_of_a_zero_page(tmp_path, fast_accel, memory, strategy):
         expected = bytearray(guest.ram_image())
         expected[page + AT:page + AT + len(DELTA)] = DELTA
         guest.qmp('quit')
-        guest.process.wait(20)
+        guest.process.wait(patience(20))
 
     with VMState(tmp_path / 'disk.qcow2', 's') as state:
         at = state.stream.index(zero_record(page)) + len(zero_record(page))

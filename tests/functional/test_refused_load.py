@@ -14,6 +14,7 @@ from lib import products
 from lib.content import START
 from lib.kills import disk_io
 from lib.machine import DISK, MIB, MachineError, disk_file, run_quietly
+from lib.patience import Limit
 from lib.shm import in_memory
 from lib.snapctl_guest import FAILED, LOAD, REFUSED, A, SnapctlGuest
 from lib.vmstate import VMState
@@ -113,9 +114,9 @@ class Job(Obstacle):
 
     def end(self, guest):
         guest.qmp('block-job-cancel', device='slow', force=True)
-        deadline = time.monotonic() + guest.timeout
+        limit = Limit(guest.timeout)
         while guest.qmp('query-block-jobs'):
-            assert time.monotonic() < deadline, 'the job does not end'
+            assert not limit.over(), 'the job does not end'
             time.sleep(0.01)
         if self.command != 'block-stream':
             guest.qmp('blockdev-del', **{'node-name': 'target'})
@@ -211,9 +212,9 @@ def refused(guest: SnapctlGuest, how: str, obstacle: Obstacle) -> None:
 def migrate(guest: SnapctlGuest) -> None:
     """And take it back, it has gone nowhere."""
     guest.qmp('migrate', uri='exec:cat >/dev/null')
-    deadline = time.monotonic() + guest.timeout
+    limit = Limit(guest.timeout)
     while (status := guest.qmp('query-migrate')['status']) != 'completed':
-        assert status != 'failed' and time.monotonic() < deadline, status
+        assert status != 'failed' and not limit.over(), status
         time.sleep(0.01)
     guest.cont()
 

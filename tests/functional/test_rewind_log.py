@@ -14,6 +14,7 @@ from lib.content import assert_same_ram
 from lib.dma import SCRATCH, SECTOR, BadDisk, Qtest
 from lib.guests import PAGE, Ring3
 from lib.machine import DISK, MIB, Machine, MachineError
+from lib.patience import Limit
 from lib.rewinding import RAM_SIZE, START, assert_rewound, boot
 
 DIMM = 4 << 30
@@ -69,9 +70,9 @@ def test_dirty_rate(tmp_path, tracker):
 
 
 def wait_measured(guest: Ring3) -> None:
-    deadline = time.monotonic() + 30
+    limit = Limit(30)
     while (found := guest.qmp('query-dirty-rate'))['status'] != 'measured':
-        assert time.monotonic() < deadline, found
+        assert not limit.over(), found
         time.sleep(0.05)
 
 
@@ -188,9 +189,9 @@ def test_object_that_comes_late(tmp_path):
 
 
 def wait_for_status(guest: Ring3, status: str) -> None:
-    deadline = time.monotonic() + 30
+    limit = Limit(30)
     while guest.status() != status:
-        assert time.monotonic() < deadline, guest.status()
+        assert not limit.over(), guest.status()
         time.sleep(0.02)
 
 
@@ -221,9 +222,9 @@ class Ahci:
                           + b'\1'.ljust(0x80 - 12, b'\0')
                           + struct.pack('<QII', self.BUFFER, 0, 511))
         self._set(self.PORT + 0x38, 1)
-        deadline = time.monotonic() + 10
+        limit = Limit(10)
         while int(self._qtest.ask(f'readl {self.PORT + 0x38:#x}'), 0):
-            assert time.monotonic() < deadline
+            assert not limit.over()
             time.sleep(0.01)
 
 
@@ -276,7 +277,7 @@ def test_migration_after_one_that_was_cancelled(tmp_path, fast_accel):
 
 
 def wait_for_migration(guest: Ring3, *states: str) -> None:
-    deadline = time.monotonic() + 60
+    limit = Limit(60)
     while (found := guest.qmp('query-migrate')['status']) not in states:
-        assert time.monotonic() < deadline, found
+        assert not limit.over(), found
         time.sleep(0.02)

@@ -4,7 +4,6 @@
 # Takes: 25 s
 
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from lib.content import (START, STORED, TAGGED, ZERO, assert_same_ram,
 from lib.effort import rounds
 from lib.guests import PAGE, Corrupt, Ring3
 from lib.machine import MIB, RAM, STRATEGIES, may_use
+from lib.patience import Limit
 
 RAM_SIZE = 64 * MIB
 
@@ -89,9 +89,9 @@ def test_ways_to_load(tmp_path, fast_accel, memory, strategy, how):
 
 
 def pass_where(guest: Ring3, wanted) -> int:
-    deadline = time.monotonic() + guest.TIMEOUT
+    limit = Limit(guest.TIMEOUT)
     while not wanted(number := guest.next_pass()):
-        assert time.monotonic() < deadline, f'still at pass {number}'
+        assert not limit.over(), f'still at pass {number}'
     return number
 
 

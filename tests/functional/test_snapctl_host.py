@@ -13,6 +13,7 @@ from lib.content import START
 from lib.effort import rounds
 from lib.guests import PAGE
 from lib.machine import MIB, MachineError, run_quietly
+from lib.patience import Limit
 from lib.snapctl_guest import A, SnapctlGuest
 
 COMMANDS = {'save': 1, 'load': 2}       # that the guest repeats
@@ -46,9 +47,9 @@ class Rival(SnapctlGuest):
     def goes_on(self) -> bool:
         """It repeats its command."""
         steps = self.region_word('steps')
-        deadline = time.monotonic() + PATIENCE
+        limit = Limit(PATIENCE)
         while self.region_word('steps') <= steps + 1:
-            if time.monotonic() > deadline:
+            if limit.over():
                 return False
             time.sleep(0.001)
         return True

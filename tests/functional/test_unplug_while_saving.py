@@ -16,6 +16,7 @@ from lib import products
 from lib.dma import Qtest
 from lib.effort import rounds
 from lib.machine import MIB, MachineError, run_quietly
+from lib.patience import Limit
 from lib.smp import START, Smp
 
 AREA = START, MIB
@@ -81,9 +82,9 @@ class Victim:
         return 'victim' in self._guest.hmp('info block')
 
     def wait_gone(self) -> None:
-        deadline = time.monotonic() + self._guest.timeout
+        limit = Limit(self._guest.timeout)
         while self.is_there():
-            assert time.monotonic() < deadline
+            assert not limit.over()
             time.sleep(0.01)
 
 

@@ -26,6 +26,7 @@ from lib.guests import Linux
 from lib.io.guest import BOOTED
 from lib.io.vhost import BLOCK, Echo, Served, StorageDaemon, stamped
 from lib.machine import MIB, MachineError
+from lib.patience import Limit
 
 SIZE = 8 * MIB
 # Requests a second, a tenth of which is not delayed; there are always 12
@@ -80,11 +81,11 @@ def check_whole(guest: Served, why: str) -> None:
 
 def wait_for_requests(daemons: list[StorageDaemon]) -> None:
     """Of each disk, some more than there have been."""
-    deadline = time.monotonic() + TIMEOUT
+    limit = Limit(TIMEOUT)
     wanted = [daemon.transferred() + SOME for daemon in daemons]
     while any(daemon.transferred() < number
               for daemon, number in zip(daemons, wanted)):
-        assert time.monotonic() < deadline
+        assert not limit.over()
         time.sleep(0.002)
 
 
@@ -172,10 +173,10 @@ def test_connected_while_stopped(tmp_path):
             daemon.kill()
             daemon.again()
             path = '/machine/peripheral/served-disk/virtio-backend'
-            deadline = time.monotonic() + TIMEOUT
+            limit = Limit(TIMEOUT)
             while not guest.qmp('x-query-virtio-status',
                                 path=path)['vhost-started']:
-                assert time.monotonic() < deadline
+                assert not limit.over()
                 time.sleep(0.02)
             with pytest.raises(MachineError, match='resume the guest'):
                 guest.load('s')

@@ -9,12 +9,12 @@ Virtio's legacy interface, see its specification 1.2, sections 2.7 and 4.1.4.8.
 import secrets
 import socket
 import struct
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from lib import products
 from lib.machine import PAGE, Machine, MachineError, run_quietly
+from lib.patience import Limit, patience
 
 SECTOR = 512
 SCRATCH = 10 * PAGE             # for a queue of 1024
@@ -40,7 +40,7 @@ class Qtest:
 
     def connect(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(TIMEOUT)
+        self._socket.settimeout(patience(TIMEOUT))
         self._socket.connect(str(self._path))
         self._lines = self._socket.makefile('r')
 
@@ -150,9 +150,9 @@ class Legacy:
         return self._scratch + used
 
     def wait(self, qtest: Qtest, used: int) -> None:
-        deadline = time.monotonic() + TIMEOUT
+        limit = Limit(TIMEOUT)
         while qtest.read(used + 2, 2) != b'\1\0':
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise MachineError('the device does not answer')
 
 

@@ -20,6 +20,7 @@ from lib.content import check_state, dirty, write_state
 from lib.guests import Ring3Words
 from lib.libvirtd import Libvirtd, LibvirtError, read_status
 from lib.machine import MIB, MONITOR_TIMEOUT, Serial, run_quietly
+from lib.patience import Limit, patience
 
 RAM_SIZE = 64 * MIB
 TAG = 'clean'
@@ -117,7 +118,7 @@ class Domain(Ring3Words):
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(self._address))
         self._listener.listen(8)
-        self._listener.settimeout(self.TIMEOUT)
+        self._listener.settimeout(patience(self.TIMEOUT))
         self._xml = self._folder / 'domain.xml'
         self._xml.write_text(self.config.xml(self.name, self.disk,
                                              self._address))
@@ -192,13 +193,13 @@ class Domain(Ring3Words):
                  if node['drv'] == 'qcow2')
         job = {'job-id': f'load-{tag}'}
         self.qmp('snapshot-load', tag=tag, vmstate=disk, devices=[disk], **job)
-        deadline = time.monotonic() + MONITOR_TIMEOUT
+        limit = Limit(MONITOR_TIMEOUT)
         while True:
             state, = (j for j in self.qmp('query-jobs')
                       if j['id'] == job['job-id'])
             if state['status'] == 'concluded':
                 break
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise LibvirtError(f'snapshot-load does not end: {state}')
             time.sleep(0.02)
         self.qmp('job-dismiss', id=job['job-id'])

@@ -19,6 +19,7 @@ from lib import products
 from lib.dma import Qtest
 from lib.hugefile import HugeFile
 from lib.machine import MIB, RAM, Machine, MachineError
+from lib.patience import Limit
 
 LIBRARY = products.BUILD / 'faultlib.so'
 RAM_SIZE = 16 * MIB
@@ -368,13 +369,13 @@ class Sweep:
 
     def _check_held(self) -> None:
         """Timers of QEMU's may have something for a moment."""
-        deadline = time.monotonic() + 1
+        limit = Limit(1)
         while True:
             try:
                 Held.of(self.guest.process.pid).check(self.held)
                 return
             except (Wrong, FileNotFoundError):
-                if time.monotonic() > deadline:
+                if limit.over():
                     raise
                 time.sleep(0.02)
 

@@ -4,6 +4,8 @@
 import socket
 from pathlib import Path
 
+from lib.patience import patience
+
 TIMEOUT = 20.0
 
 
@@ -12,7 +14,7 @@ class Debugger:
 
     def __init__(self, path: Path):
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(TIMEOUT)
+        self._socket.settimeout(patience(TIMEOUT))
         self._socket.connect(str(path))
         self._seen = b''
 

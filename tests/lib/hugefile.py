@@ -14,6 +14,7 @@ from lib.dma import QtestMachine
 from lib.guests import Ring3
 from lib.hugepages import Lacking, mounted
 from lib.machine import MIB, RAM, MachineError
+from lib.patience import patience
 
 HUGE = 2 * MIB
 MARK = 0xa7
@@ -86,7 +87,7 @@ class HugeFile:
             self.qmp('quit')
         else:
             self.process.send_signal(how)
-        self.process.wait(20)
+        self.process.wait(patience(20))
 
     def kill(self) -> None:
         self.process.kill()

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from lib.patience import Limit
+
 SIZE_MIB = 2
 NAME = 'vm.nr_hugepages'
 POOL = Path('/sys/kernel/mm/hugepages/hugepages-2048kB')
@@ -103,8 +105,8 @@ def empty(folder: Path, free: int) -> None:
     """
     for left in folder.iterdir():
         left.unlink()
-    patience = time.monotonic() + 2
+    limit = Limit(2)
     while pool('free_hugepages') < free:
-        if time.monotonic() > patience:
+        if limit.over():
             raise Lacking('somebody else has taken hugepages meanwhile')
         time.sleep(0.01)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lib import products
+from lib.patience import Limit, patience
 
 GENERATIONS = ('9.0', '11.3')
 FOLDER = products.BUILD / 'libvirt'
@@ -127,10 +128,10 @@ class Libvirtd:
         return self.log.read_text(errors='replace').strip()[-2000:]
 
     def _wait_socket(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT
+        limit = Limit(START_TIMEOUT)
         while self.virsh('uri', check=False).returncode:
             if self._process.poll() is not None or \
-                    time.monotonic() > deadline:
+                    limit.over():
                 raise LibvirtError(f'libvirtd does not answer: {self._said()}')
             time.sleep(0.05)
 
@@ -144,7 +145,7 @@ class Libvirtd:
         process = getattr(self, '_process', None)
         if process:
             process.stdin.close()
-            process.wait(30)
+            process.wait(patience(30))
             process.stdout.close()
         # what the process has not removed, not having got that far
         shutil.rmtree(self.work, ignore_errors=True)
@@ -158,7 +159,7 @@ class Libvirtd:
             [self.root / 'usr/bin/virsh', '-q', '-c',
              f'qemu+unix:///system?socket={socket}', *args],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=COMMAND_TIMEOUT, check=False,
+            timeout=patience(COMMAND_TIMEOUT), check=False,
             env=dict(os.environ, LC_ALL='C', LD_LIBRARY_PATH=libraries))
         if check and run.returncode:
             raise LibvirtError(f'virsh {args[0]}: {run.stderr.strip()}')

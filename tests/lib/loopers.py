@@ -18,6 +18,7 @@ from lib import products
 from lib.content import START
 from lib.guests import Ring3
 from lib.machine import MIB, MachineError
+from lib.patience import Limit, patience
 from lib.rewinding import footprint
 from lib.snapctl_guest import LOOP, A, SnapctlGuest
 
@@ -168,7 +169,7 @@ class Monitor:
 
     def __init__(self, path: Path):
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(PATIENCE)
+        self._socket.settimeout(patience(PATIENCE))
         self._socket.connect(str(path))
         self._lines = self._socket.makefile('rb')
         self._next()
@@ -246,9 +247,9 @@ class HmpLoop(Looper):
         number = self._count + 1
         struct.pack_into('<Q', self._shmem, self.INPUT, number)
         self._monitor.hmp(f'loadvm {TAG}')
-        deadline = time.monotonic() + PATIENCE
+        limit = Limit(PATIENCE)
         while self._word(self.OUTPUT) != number:
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise MachineError(f'no output after load {number}')
             time.sleep(POLL)
         if self._word(self.CORRUPT):
@@ -280,7 +281,7 @@ class HmpLoop(Looper):
 
     def halt(self) -> None:
         self._go.clear()
-        if not self._parked.wait(PATIENCE):
+        if not self._parked.wait(patience(PATIENCE)):
             raise MachineError(f'load {self._count + 1} does not end')
 
     def proceed(self) -> None:
@@ -303,6 +304,6 @@ class HmpLoop(Looper):
     def close(self) -> None:
         self._over = True
         self.thaw()
-        self._thread.join(PATIENCE)
+        self._thread.join(patience(PATIENCE))
         self._monitor.close()
         self.guest.close()

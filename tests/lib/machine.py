@@ -17,6 +17,7 @@ from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
 from lib import crashes, products
+from lib.patience import Limit, patience
 
 PAGE = 4096
 MIB = 1 << 20
@@ -77,20 +78,21 @@ class Serial:
         self._end.sendall(text.encode())
 
     def wait(self, pattern: str, timeout: float) -> re.Match:
-        """Take all input up to the end of @pattern."""
+        """Take all input up to the end of @pattern, see patience.py."""
         regex = re.compile(pattern.encode(), re.MULTILINE | re.DOTALL)
-        deadline = time.monotonic() + timeout
+        limit = Limit(timeout)
         with self._changed:
             while True:
                 match = regex.search(self._text)
                 if match:
                     self._text = self._text[match.end():]
                     return match
-                left = deadline - time.monotonic()
+                left = limit.left()
                 if self._closed or left <= 0:
                     raise MachineError(
-                        f'no {pattern!r} from the guest within {timeout} s, '
-                        f'but {self._text[-300:]!r}')
+                        f'no {pattern!r} from the guest within '
+                        f'{limit.seconds():.0f} s, but '
+                        f'{self._text[-300:]!r}')
                 self._changed.wait(left)
 
     def take(self) -> bytes:
@@ -164,11 +166,11 @@ class Machine:
         qemu_serial.close()
         self.serial = Serial(serial)
         self._qmp = QEMUMonitorProtocol(qmp)
-        self._qmp.settimeout(self.timeout)
+        self._qmp.settimeout(patience(self.timeout))
         try:
             self._qmp.connect()
         except (QMPError, OSError) as e:
-            status = self.process.wait(10)
+            status = self.process.wait(patience(10))
             self.close()
             raise MachineError(f'QEMU ends with status {status}: '
                                f'{self._last_words()}') from e
@@ -197,7 +199,7 @@ class Machine:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(20)
+                self.process.wait(patience(20))
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -210,25 +212,28 @@ class Machine:
     # The monitor
 
     def qmp(self, command: str, **arguments) -> object:
+        limit = patience(self.timeout)
+        self._qmp.settimeout(limit)
         try:
             return self._qmp.cmd(command, **arguments)
         except asyncio.TimeoutError as e:
             raise MachineError(f'{command}: no answer within '
-                               f'{self.timeout:.0f} s') from e
+                               f'{limit:.0f} s') from e
         except (QMPError, OSError) as e:
             raise MachineError(f'{command}: {e} {self._last_words()}'.strip()
                                ) from e
 
     def event(self, name: str) -> dict:
         """Wait for an event of this name, and drop those before it."""
+        limit = patience(self.timeout)
         try:
             while True:
-                event = self._qmp.pull_event(self.timeout)
+                event = self._qmp.pull_event(limit)
                 if event['event'] == name:
                     return event.get('data', {})
         except asyncio.TimeoutError as e:
             raise MachineError(f'no event {name} within '
-                               f'{self.timeout:.0f} s') from e
+                               f'{limit:.0f} s') from e
 
     def hmp(self, line: str) -> str:
         output = self.qmp('human-monitor-command', **{'command-line': line})
@@ -271,12 +276,12 @@ class Machine:
         where = {} if command == 'snapshot-delete' else {'vmstate': node}
         self.qmp(command, **{'job-id': job, 'tag': tag,
                              'devices': [*devices] or [node], **where})
-        deadline = time.monotonic() + self.timeout
+        limit = Limit(self.timeout)
         while True:
             state, = (j for j in self.qmp('query-jobs') if j['id'] == job)
             if state['status'] == 'concluded':
                 break
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise MachineError(f'{command} does not end: {state}')
             time.sleep(0.001)
         self.qmp('job-dismiss', id=job)
@@ -350,7 +355,7 @@ class Machine:
                 os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
             except OSError:
                 pass
-            reader.join(MONITOR_TIMEOUT)
+            reader.join(patience(MONITOR_TIMEOUT))
             fifo.unlink()
         if failures:
             raise failures[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lib import products
+from lib.patience import patience
 from lib.products import cpio_entry
 
 CROSS = products.BUILD / 'cross'
@@ -93,18 +94,19 @@ def boot(folder: Path) -> str:
     """What the guest says until it turns itself off."""
     kernel = ARM64 / 'guest/vmlinuz'
     products.require(QEMU, kernel, INIT)
+    limit = patience(TIMEOUT)
     try:
         run = subprocess.run(
             [QEMU, '-M', 'virt', '-cpu', 'max,pauth-impdef=on', '-smp', '2',
              '-m', '1G', '-nodefaults', '-display', 'none', '-no-reboot',
              '-serial', 'stdio', '-kernel', kernel, '-initrd',
              initramfs(folder), '-append', APPEND],
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT)
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=limit)
         said = run.stdout
         why = f'QEMU ended, status {run.returncode}: {run.stderr.decode()}'
     except subprocess.TimeoutExpired as e:
         said = e.stdout or b''
-        why = f'it was not done within {TIMEOUT} s'
+        why = f'it was not done within {limit:.0f} s'
     text = said.decode(errors='replace').replace('\r', '')
     (folder / 'said').write_text(text)
     if '\n= done\n' not in text:

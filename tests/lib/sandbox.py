@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lib import products
+from lib.patience import patience
 
 SHARED = '/usr/local/src'
 CLONE = f'{SHARED}/clone'
@@ -87,6 +88,6 @@ def sandbox() -> Iterator[list[str]]:
         yield how
     finally:
         process.stdin.close()
-        process.wait(30)
+        process.wait(patience(30))
         if made:
             subprocess.run([*sudo(), 'rmdir', HUGEPAGES], check=True)

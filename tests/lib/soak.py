@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from lib.loopers import PATIENCE, Looper
 from lib.machine import MachineError
+from lib.patience import Limit
 
 WINDOW = 0.5
 DRAWS = 1000
@@ -57,14 +58,14 @@ class Meter:
 
 def wait_for(looper: Looper, count: int,
              each_window: Callable[[], None] = lambda: None) -> None:
-    seen, deadline = -1, 0.0
+    seen, limit = -1, Limit(PATIENCE)
     while (now := looper.count()) < count:
         looper.check()
         if now > seen:
-            seen, deadline = now, time.monotonic() + PATIENCE
-        elif time.monotonic() > deadline:
-            raise MachineError(f'no load for {PATIENCE:.0f} s after {now}: '
-                               f'{looper.guest.log()}')
+            seen, limit = now, Limit(PATIENCE)
+        elif limit.over():
+            raise MachineError(f'no load for {limit.seconds():.0f} s after '
+                               f'{now}: {looper.guest.log()}')
         time.sleep(WINDOW)
         each_window()
 

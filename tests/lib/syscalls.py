@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lib.machine import Machine, MachineError
+from lib.patience import Limit, patience
 
 # Whether a thread has to be woken up, and how often it looks, is chance; one of
 # the disk's pool may come or go; and memory of malloc() is given back by RCU's
@@ -51,16 +52,16 @@ class Strace:
         self._process = subprocess.Popen(
             ['strace', '-q', '-f', '-o', log, '-p', str(pid)],
             stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + PATIENCE
+        limit = Limit(PATIENCE)
         while not all(map(is_followed, Path(f'/proc/{pid}/task').iterdir())):
-            if time.monotonic() > deadline or self._process.poll() is not None:
+            if limit.over() or self._process.poll() is not None:
                 self.close()
                 raise MachineError(f'strace does not follow process {pid}')
             time.sleep(0.01)
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(PATIENCE)
+        self._process.wait(patience(PATIENCE))
 
     def text(self) -> str:
         return self._log.read_text()

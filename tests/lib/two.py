@@ -20,6 +20,7 @@ from lib import products
 from lib.content import START
 from lib.inflight.guest import CORRUPT, SANITIZER, Finding
 from lib.machine import DISK, MIB, MachineError, run_quietly
+from lib.patience import Limit
 from lib.snapctl_guest import SnapctlGuest
 
 # also in guest/ring3-two.c
@@ -145,13 +146,13 @@ class TwoCpus(SnapctlGuest):
         True also if a load that the guest has asked for has failed, or if it
         has reset itself and waits for a command.
         """
-        before, begin = self.steps(), time.monotonic()
+        before, limit = self.steps(), Limit(PATIENCE)
+        reset_limit = Limit(RESET_PATIENCE)
         while self.steps() < before + count and \
                 self.status() != 'restore-vm':
-            now = time.monotonic()
-            if now > begin + PATIENCE:
+            if limit.over():
                 return False
-            if now > begin + RESET_PATIENCE and self._waits_for_command():
+            if reset_limit.over() and self._waits_for_command():
                 return True
             time.sleep(0.01)
         return True
@@ -304,9 +305,9 @@ class Duel:
         guest = self._guest
         for job in guest.qmp('query-block-jobs'):
             self._qmp('block-job-cancel', device=job['device'], force=True)
-        deadline = time.monotonic() + PATIENCE
+        limit = Limit(PATIENCE)
         while guest.qmp('query-block-jobs'):
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise Finding('hang: a block job does not end')
             time.sleep(0.01)
         self._qmp('block-dirty-bitmap-remove', node='noise0', name='b0')

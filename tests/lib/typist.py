@@ -7,10 +7,10 @@ import pty
 import re
 import select
 import signal
-import time
 
 from lib.documents import (GUEST, MONITOR, SHELL, XML, SHOWN, Block, Command,
                            Document)
+from lib.patience import Limit, patience
 from lib.sandbox import CLONE, PATH
 
 TIMEOUT = 240
@@ -48,7 +48,7 @@ class Terminal:
             os.execvp(words[0], words)
         self._send(f'cd {CLONE}; {SHELL_START}')
         while not self._text.endswith('[0]> '):
-            self._read(TIMEOUT)
+            self._read(patience(TIMEOUT))
         self.at = SHELL
 
     def _send(self, text: str) -> None:
@@ -56,7 +56,7 @@ class Terminal:
 
     def _read(self, seconds: float) -> None:
         if not select.select([self._end], [], [], max(seconds, 0))[0]:
-            raise Wrong(f'no prompt after {TIMEOUT} s, but '
+            raise Wrong(f'no prompt after {patience(TIMEOUT):.0f} s, but '
                         f'{self._text[-1000:]!r}')
         try:
             data = os.read(self._end, 65536)
@@ -77,9 +77,9 @@ class Terminal:
         """What is said until the next prompt, whose kind is "at" then."""
         self._text = ''
         self._send(text + '\n')
-        deadline = time.monotonic() + TIMEOUT
+        limit = Limit(TIMEOUT)
         while not (match := self._prompt()):
-            self._read(deadline - time.monotonic())
+            self._read(limit.left())
         said = self._text[:match.start()].replace('\r', '')
         status, monitor, _ = match.groups()
         self.at = SHELL if status else MONITOR if monitor else GUEST

@@ -17,6 +17,7 @@ from pathlib import Path
 from lib import products
 from lib.libvirtd import Libvirtd, Unavailable
 from lib.machine import VERIFY, Serial, run_quietly
+from lib.patience import Limit, patience
 
 # By the libvirt of the same Debian, or of the same age
 VERSIONS = {'9.0': '4.1', '11.3': '5.0'}
@@ -67,7 +68,7 @@ class Installer:
         return self
 
     def __exit__(self, *unused) -> None:
-        self._process.communicate(timeout=TIMEOUT)
+        self._process.communicate(timeout=patience(TIMEOUT))
 
     def xml(self, options: Sequence[str]) -> str:
         """Of a domain that it does not define."""
@@ -83,8 +84,9 @@ class Installer:
 
 def add_object(xml: str, value: str) -> str:
     run = subprocess.run([EDITOR, '--object', value, '-'], input=xml,
-                         capture_output=True, text=True, timeout=TIMEOUT,
-                         check=False, env=dict(os.environ, LC_ALL='C'))
+                         capture_output=True, text=True, check=False,
+                         timeout=patience(TIMEOUT),
+                         env=dict(os.environ, LC_ALL='C'))
     if run.returncode:
         raise Refused(run.stderr.strip())
     return run.stdout
@@ -172,9 +174,9 @@ class Installed:
 
     def wait_firmware(self) -> None:
         """Until it has set up the devices and waits, or will not."""
-        deadline = time.monotonic() + FIRMWARE_TIME
+        limit = Limit(FIRMWARE_TIME)
         while 'HLT=0' in self.hmp('info registers') and \
-                time.monotonic() < deadline:
+                not limit.over():
             time.sleep(0.2)
 
 

@@ -15,6 +15,7 @@ from lib import products
 from lib.domains import OBJECTS, TAG, Config, Domain
 from lib.libvirtd import LibvirtError
 from lib.machine import MIB, MONITOR_TIMEOUT, run_quietly
+from lib.patience import Limit
 from lib.uefi import CODE, VARS
 
 
@@ -69,9 +70,9 @@ class UefiDomain(Domain):
 
     def run_until_written(self) -> None:
         self.virsh('resume')
-        deadline = time.monotonic() + MONITOR_TIMEOUT
+        limit = Limit(MONITOR_TIMEOUT)
         while self.is_as_at_the_start():
-            assert time.monotonic() < deadline, 'OVMF writes no variables'
+            assert not limit.over(), 'OVMF writes no variables'
             time.sleep(0.1)
         self.virsh('suspend')
 

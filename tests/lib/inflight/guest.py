@@ -20,6 +20,7 @@ from lib.dma import (BAR0, COMMAND, CONFIG_ADDRESS, CONFIG_DATA, DEVICE_WRITES,
                      IO_AND_MASTER, NEXT, SCRATCH, SECTOR, Disk, Legacy, Qtest)
 from lib.guests import PAGE, Ring3Words
 from lib.machine import DISK, MIB, Machine, MachineError, run_quietly
+from lib.patience import Limit, patience
 
 RAM_SIZE = 32 * MIB
 WORLD = Ring3Words.FIRST_FREE       # World in guest/ring3-flight.c
@@ -153,9 +154,10 @@ class Monitor:
 
     def answer(self, number: int) -> dict:
         with self._changed:
+            limit = patience(PATIENCE)
             if not self._changed.wait_for(
-                    lambda: number in self._answers or self._gone, PATIENCE):
-                raise Finding(f'hang: no answer within {PATIENCE:.0f} s')
+                    lambda: number in self._answers or self._gone, limit):
+                raise Finding(f'hang: no answer within {limit:.0f} s')
             if number not in self._answers:
                 raise Finding('QEMU is gone')
             return self._answers.pop(number)
@@ -298,8 +300,8 @@ class Craft(Ring3Words, Machine):
         """Whether the guest has checked itself that often."""
         world, commands = self.world(), self.commands()
         start = world['beat']
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+        limit = Limit(PATIENCE)
+        while not limit.over():
             now = self.world()['beat']
             if now >= start + count:
                 return True

@@ -24,6 +24,7 @@ from lib.inflight.guest import (BAD_DISK_ERRORS, CORRUPT, DISK_ERROR, HOST,
 from lib.inflight.ops import (DIMM_CONTROL, DIMM_SELECT, EJECT, HOST_TAGS,
                               RUN_TAGS, Op, Ops)
 from lib.machine import MachineError
+from lib.patience import Limit, patience
 from lib.snapctl_guest import LOAD, SAVE
 
 
@@ -69,7 +70,7 @@ class Flight(Ops):
         """Have its result."""
         if op.future:
             try:
-                op.future.result(PATIENCE)
+                op.future.result(patience(PATIENCE))
             except TimeoutError as e:
                 raise Finding(f'hang: {op} does not end') from e
             except (MachineError, OSError) as e:
@@ -84,27 +85,27 @@ class Flight(Ops):
             op.error = self._conclude(op)
 
     def _conclude(self, op: Op) -> str:
-        deadline = time.monotonic() + PATIENCE
+        limit = Limit(PATIENCE)
         while True:
             job, = (j for j in self.craft.qmp('query-jobs')
                     if j['id'] == op.job)
             if job['status'] == 'concluded':
                 break
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise Finding(f'hang: {op} does not end: {job}')
             time.sleep(0.003)
         self.craft.qmp('job-dismiss', id=op.job)
         return job.get('error', '')
 
     def _end_migration(self) -> None:
-        deadline = time.monotonic() + PATIENCE
+        limit = Limit(PATIENCE)
         while True:
             status = self.craft.qmp('query-migrate').get('status', 'none')
             if status in ('none', 'completed', 'cancelled', 'failed'):
                 return
             if status != 'cancelling':
                 self.craft.qmp('migrate_cancel')
-            if time.monotonic() > deadline:
+            if limit.over():
                 raise Finding(f'hang: the migration is {status}')
             time.sleep(0.01)
 

@@ -19,6 +19,7 @@ import pytest
 from lib import products
 from lib.io.guest import Churning
 from lib.machine import MIB
+from lib.patience import Limit
 
 BLOCK, SECTOR = 16384, 512      # as in guest/churn.c
 TESTPMD = products.BUILD / 'vhost/testpmd'
@@ -52,10 +53,10 @@ class Backend:
                 env=os.environ | env)
 
     def await_file(self, path: Path) -> None:
-        deadline = time.monotonic() + TIMEOUT
+        limit = Limit(TIMEOUT)
         while not path.exists():
             assert self._process.poll() is None and \
-                time.monotonic() < deadline, self.log()
+                not limit.over(), self.log()
             time.sleep(0.02)
 
     def kill(self) -> None:

@@ -21,6 +21,7 @@ from lib.dma import Qtest
 from lib.hugefile import HUGE, HugeFile
 from lib.machine import (DISK, MIB, PAGE, RAM, Machine, MachineError,
                          run_quietly)
+from lib.patience import patience
 
 RAM_SIZE = 8 * HUGE
 GOOD, BAD = 'good', 'bad'
@@ -287,7 +288,7 @@ class Subject(Machine):
             outcome.findings.append(f'then: {outcome.message}')
         else:
             outcome.how = 'crash'
-            status = self.process.wait(20)
+            status = self.process.wait(patience(20))
             name = signal.Signals(-status).name if status < 0 else status
             outcome.message = f'{name}: {self.log()[-400:]}'
         self.process.kill()
