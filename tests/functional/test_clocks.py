@@ -113,8 +113,11 @@ def test_linux_goes_on_at_the_save(tmp_path):
 
 def check_wall_clock(guest: Linux) -> None:
     """The RTC has the host's time; this is what docs/system tells users."""
+    begin = time.time()
     guest.run('hwclock -s -u')
-    assert abs(time.time() - int(guest.run('date +%s'))) < 3 + WAIT / 4
+    date, slack = int(guest.run('date +%s')), 3 + WAIT / 4
+    # on a slow host it takes a while to ask
+    assert begin - slack < date < time.time() + slack
 
 
 WOKEN = r'^(\d+\.\d+)\r?\n= x 0\r?\n'
