@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What snapctl-feed shares with the guest: a ring of inputs and results."""
+"""
+What snapctl-feed shares with the guest: a ring of inputs and results; and what
+it reads of the guest's console.
+"""
 
 import mmap
 import os
+import re
+import stat
 import struct
 import threading
 import time
@@ -22,7 +27,12 @@ STATE = 0x90 // 4
 ENTRY = struct.Struct('<QIIIIQQQ')
 STATES = ('not there', 'ready', 'busy', 'done', 'failed')
 READY, FAILED = 1, 4
-EXITED, SIGNAL, TIMEOUT, ERROR, HANG, CRASH = range(1, 7)
+EXITED, SIGNAL, TIMEOUT, ERROR, HANG, CRASH, PANIC = range(1, 8)
+
+LONGEST = 1 << 20       # of a console's text, what is kept
+# What Linux says then; no more of it than a terminal can be shown
+PANICS = re.compile(rb'Kernel panic - not syncing[ -~]{,200}')
+FAULTS = re.compile(rb'(?:BUG: |kernel BUG at |Oops: )[ -~]{,200}')
 
 
 @dataclass(frozen=True)
@@ -36,10 +46,64 @@ class Result:
 
     def status(self) -> str:
         words = {EXITED: f'exit {self.code}', SIGNAL: f'signal {self.code}',
-                 TIMEOUT: 'timeout', HANG: 'hang', CRASH: 'crash'}
+                 TIMEOUT: 'timeout', HANG: 'hang', CRASH: 'crash',
+                 PANIC: 'panic'}
         if self.kind == ERROR:
             return f'error ({os.strerror(self.code)})'
         return words.get(self.kind, f'unknown ({self.kind})')
+
+
+class Console:
+    """The file to which QEMU writes what the guest says."""
+
+    def __init__(self, path: Path):
+        try:
+            self._file = path.open('rb')
+        except OSError as e:
+            raise Failure(f'{path} cannot be read ({e.strerror}); start QEMU '
+                          "first, with this file as logfile= of the serial "
+                          "port's -chardev")
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            self._file.close()
+            raise Failure(f'{path} is no file; give what is logfile= of the '
+                          "serial port's -chardev")
+        self.begin()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def begin(self) -> None:
+        """No input runs: what the next one says comes from now on."""
+        self._begin = self._before = self._now = self._size()
+
+    def look(self) -> None:
+        """Before each look at the ring."""
+        self._before, self._now = self._now, self._size()
+
+    def next_input(self) -> None:
+        """
+        The ring has a result that it did not have the last time, so that the
+        next input has begun after the look before that one.
+        """
+        self._begin = self._before
+
+    def text(self) -> bytes:
+        """What the guest has said since, and maybe a bit from before."""
+        size = self._size()
+        # somebody may have emptied it
+        begin = self._begin if self._begin <= size else 0
+        self._file.seek(max(begin, size - LONGEST))
+        return self._file.read(LONGEST)
+
+
+def complaint(text: bytes) -> tuple[bool, str]:
+    """What a kernel says of its end, or else of a fault; if it is its end."""
+    panic = PANICS.search(text)
+    found = panic or FAULTS.search(text)
+    return bool(panic), found[0].decode() if found else ''
 
 
 def aligned(size: int) -> int:

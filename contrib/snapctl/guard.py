@@ -21,6 +21,7 @@ class Guard:
         self._listener = EventListener((*CRASHES, 'SNAPCTL_COMPLETED'))
         self._task: asyncio.Task | None = None
         self.crash = ''
+        self.panicked = False   # and not just shut down or reset
         self.problem = ''       # a load of the guest's that has failed
 
     async def start(self) -> None:
@@ -48,6 +49,7 @@ class Guard:
             data = event.get('data', {})
             if event['event'] in CRASHES:
                 self.crash = CRASHES[event['event']]
+                self.panicked |= event['event'] == 'GUEST_PANICKED'
             elif data['command'] == 'load' and not data['success']:
                 self.problem = data.get('error', 'unknown error')
 
@@ -67,4 +69,5 @@ class Guard:
         await self._monitor.reset_the_dead()
         await self._monitor.hmp(f'loadvm {self._tag}')
         self.crash = self.problem = ''
+        self.panicked = False
         await self._monitor.do('cont')

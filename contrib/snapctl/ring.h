@@ -52,6 +52,7 @@
 #define RING_RESULT_ERROR   4       /* could not be run; code is an errno */
 #define RING_RESULT_HANG    5       /* by the host: no answer from the guest */
 #define RING_RESULT_CRASH   6       /* by the host: the guest has crashed */
+#define RING_RESULT_PANIC   7       /* by the host: its kernel has panicked */
 
 struct ring_header {
     /* The host's, and constant from when magic is there */

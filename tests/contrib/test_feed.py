@@ -249,7 +249,7 @@ def test_bad_region(tmp_path, args, message):
 @pytest.mark.parametrize('args', (
     ('/nowhere',), ('--repeat', '0', FEED), ('--timeout', 'nan', FEED),
     ('--qmp', '/x', FEED), ('--snapshot', 'a', FEED), ('--save', FEED),
-    ('--entries', '-1', FEED), ('.',)))
+    ('--entries', '-1', FEED), ('--console', FEED, FEED), ('.',)))
 def test_bad_usage(tmp_path, args):
     feed(tmp_path / 'region', *args, status=2, cwd=tmp_path)
 
@@ -329,6 +329,63 @@ def test_hang(start, tmp_path):
         assert err.count('no answer within 0.6 s') == 2
         assert monitor.commands.count('loadvm s') == 2
         assert monitor.commands[-3:] == ['stop', 'loadvm s', 'cont']
+
+
+def test_what_the_console_says(start, tmp_path):
+    """That of the input that does not answer, and not of those before it."""
+    pytest.importorskip('qemu.qmp')
+    console, results = tmp_path / 'console', tmp_path / 'out'
+    console.write_text('Kernel panic - not syncing: an old one\n')
+    results.mkdir()
+    (results / '000001.console').write_text('of an earlier feed')
+    device = start('--timeout', '0', 'sh')
+    says = f'exec >>{console}; echo %s'
+    inputs = [says % '"Oops: this is no panic"', 'sleep 0.2',
+              says % '"Kernel panic - not syncing: a\tb"; sleep 99',
+              says % '"BUG: of sorts"; sleep 99', 'sleep 99',
+              says % 'nothing; kill -STOP $PPID', 'exit 3']
+    with contextlib.closing(Monitor(tmp_path / 'qmp', device)):
+        _, err = feed(device.region, '--qmp', tmp_path / 'qmp', '--snapshot',
+                      's', '--timeout', 0.6, '--results', results, '--console',
+                      console, write(tmp_path / 'in',
+                                     [text.encode() for text in inputs]))
+    assert statuses(results) == ['exit 0', 'exit 0', 'panic', 'hang', 'hang',
+                                 'hang', 'exit 3']
+    assert err.count("; its console says '") == 2
+    assert "says 'Kernel panic - not syncing: a'" in err
+    assert "says 'BUG: of sorts'" in err
+    assert {path.name: path.read_text() for path in
+            results.glob('*.console')} == {
+        '000003.console': 'Kernel panic - not syncing: a\tb\n',
+        '000004.console': 'BUG: of sorts\n', '000005.console': '',
+        '000006.console': 'nothing\n'}
+
+
+def test_console_text_belongs_to_an_input(tmp_path):
+    path = tmp_path / 'console'
+    path.write_bytes(b'boot ')
+
+    def say(text: bytes) -> None:
+        with path.open('ab') as f:
+            f.write(text)
+    with contextlib.closing(feedlib.Console(path)) as console:
+        say(b'one ')
+        console.look()
+        say(b'two ')
+        # the first has ended between two looks, and so long ago at most
+        console.look()
+        console.next_input()
+        assert console.text() == b'two '
+        console.look()
+        assert console.text() == b'two '
+        say(bytes(feedlib.LONGEST) + b'end')
+        assert len(console.text()) == feedlib.LONGEST
+        assert console.text().endswith(b'\0end')
+        path.write_bytes(b'x')
+        assert console.text() == b'x'
+    for bad in (tmp_path / 'none', Path('/dev/null')):
+        with pytest.raises(feedlib.Failure, match='logfile='):
+            feedlib.Console(bad)
 
 
 def test_hang_and_no_snapshot(start, tmp_path):

@@ -32,7 +32,8 @@ PRELOADED = '-m64 -O2 -g -Wall -Wextra -shared -fPIC'.split()
 
 # Not built into Debian's kernel; in the guest they are /lib/NAME.ko
 MODULES = ('drivers/block/virtio_blk', 'drivers/virtio/virtio_balloon',
-           'drivers/virtio/virtio_mem')
+           'drivers/virtio/virtio_mem', 'drivers/misc/pvpanic/pvpanic',
+           'drivers/misc/pvpanic/pvpanic-pci')
 # Each after those that it needs
 IO_MODULES = (
     'drivers/block/virtio_blk', 'drivers/scsi/scsi_common',
