@@ -67,3 +67,18 @@ def test_unknown_release(export):
 def test_release_and_source(export):
     with pytest.raises(Failure, match='exclude each other'):
         export('--qemu-src', 'debian:10.2', '10.0')
+
+
+@pytest.mark.parametrize('wheel', (False, True))
+def test_a_source_without_meson(tmp_path, wheel):
+    """As Debian's is; QEMU's tarballs have a wheel."""
+    (tmp_path / 'python/wheels').mkdir(parents=True)
+    (tmp_path / 'pythondeps.toml').write_text(
+        '[meson]\nmeson = { accepted = ">=1.5.0", installed = "1.5.0" }\n')
+    if wheel:
+        (tmp_path / 'python/wheels/meson-1.5.0-py3-none-any.whl').touch()
+    told = load('export-series').meson_remedy(tmp_path)
+    assert (told is None) == wheel
+    if told:
+        assert 'python/wheels/meson-*.whl' in told
+        assert 'meson>=1.5.0,<2' in told and '--python=' in told

@@ -64,6 +64,8 @@ def test_make_check_has_time_for_ours_and_runs_one_alone():
     assert all(t['timeout'] > 180 for t in ours.values())
 
 
-def test_exported_series(tmp_path):
+def test_exported_series(tmp_path, capfd):
     release = release_of(qemu_version(STOCK_SRC))
     check_series(tmp_path, release, STOCK_SRC, QEMU_SRC)
+    bare = not [*STOCK_SRC.glob('python/wheels/meson-*.whl')]
+    assert ('no python/wheels/meson-*.whl' in capfd.readouterr().out) == bare
