@@ -13,7 +13,7 @@ SCRIPTS = 'common.py', 'debian.py', 'prepare-tree'
 # apt's lists name versions whose files a mirror need not have
 APT = '''#!/bin/sh
 case "$*" in
-*indextargets*) echo "http://mirror.example/debian stable main" ;;
+*indextargets*) echo "file:/mirror stable main" ;;
 *showsrc*) echo "Version: 1:11.1.3+ds-1" ;;
 *download-only*) echo "E: Failed to fetch qemu_11.1.3.dsc  {error}" >&2
     exit 100 ;;
@@ -54,5 +54,5 @@ def test_a_file_that_the_mirror_lacks(said, source):
 
 @pytest.mark.parametrize('source', ('debian', 'debian:11.1'))
 def test_a_network_that_fails(said, source):
-    text = said('Could not resolve mirror.example', source)
+    text = said('Could not resolve the mirror', source)
     assert text.endswith('; check the network and run it again\n')
