@@ -61,8 +61,9 @@ def test_wakes_up_in_time(tmp_path, accel):
 
 
 def check_in_time(timer: str, sleeps: Sleeps, accel: str) -> None:
-    seconds, plain = ([sleep.seconds() for sleep in each]
-                      for each in (sleeps.loaded, sleeps.plain))
+    seconds = [sleep.seconds() for sleep in sleeps.loaded]
+    # one that KVM's timer of the sleep before ends is none
+    plain = [max(sleep.seconds(), Sleeper.PERIOD) for sleep in sleeps.plain]
     print(f'{timer}: woken after {min(seconds):.3f} to {max(seconds):.3f} s, '
           f'without a load {min(plain):.3f} to {max(plain):.3f} s')
     # some are late on a host that has much to do
