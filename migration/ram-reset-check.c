@@ -68,7 +68,8 @@ static bool GRAPH_RDLOCK check_node(BlockDriverState *bs, const char *disk,
     ERRP_GUARD();
     BdrvDirtyBitmap *bitmap = bdrv_dirty_bitmap_first(bs);
 
-    if (bdrv_op_is_blocked(bs, BLOCK_OP_TYPE_INTERNAL_SNAPSHOT, errp)) {
+    /* A job blocks this as all else; an overlay does not, and is no obstacle */
+    if (bdrv_op_is_blocked(bs, BLOCK_OP_TYPE_BACKUP_TARGET, errp)) {
         error_prepend(errp, "Disk '%s' cannot be reverted, nothing has been "
                       "changed: ", disk);
         return false;
