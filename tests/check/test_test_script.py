@@ -13,12 +13,17 @@ FAKES = {'scripts/bootstrap': 'echo "machines: $RAM_RESET_MACHINES"',
          'scripts/summary': '',
          # this host's hugepages are let alone
          'bin/cat': 'echo none',
+         # how slow this host is
+         'build/venv/bin/python3': 'echo "2.5 $1"',
          'build/venv/bin/meson': 'for a; do echo "[$a]"; done'}
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Returns: (whether other machines are built for, what meson is told)."""
+    """
+    Returns: (whether other machines are built for, what meson is told).  It
+    is told before by how much to multiply the tests' limits.
+    """
     shutil.copy(REPO / 'test', tmp_path / 'test')
     for name, text in FAKES.items():
         path = tmp_path / name
@@ -34,6 +39,8 @@ def run(tmp_path, monkeypatch):
                               capture_output=True, check=True).stdout
         first, *words = said.splitlines()
         words = [word[1:-1] for word in words]
+        assert words[words.index('--timeout-multiplier') + 1] == \
+            '2.5 tests/lib/patience.py'
         return (first == 'machines: 1',
                 words[words.index('--print-errorlogs') + 1:])
     return run
