@@ -7,12 +7,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from lib.products import REPO
+
+sys.path.insert(0, str(REPO / 'tests/package'))
+
+import upgraderun   # noqa: E402
 
 PACKAGING = REPO / 'packaging/debian'
 VERSION = '10.0.13+20260102.73351fa~deb13'
@@ -180,3 +185,28 @@ def test_each_version_has_a_folder_of_modules():
     modules, = re.findall('modules=(.*)', (
         PACKAGING / 'qemu-ram-reset.prerm').read_text())
     assert modules == '$DPKG_ROOT/usr/lib/qemu-ram-reset/$version/qemu'
+
+
+def test_the_trial_makes_a_newer_package_of_another_build(tmp_path,
+                                                          monkeypatch):
+    tree, stamp = tmp_path / 'made', '0123456789abcdef' * 2 + '01234567'
+    folder = tree / 'usr/lib' / VERSION / 'qemu'
+    for path in (folder, tree / 'DEBIAN'):
+        path.mkdir(parents=True)
+    (tree / 'DEBIAN/control').write_text(
+        f'Package: x\nVersion: {VERSION}\nArchitecture: all\n'
+        f'Maintainer: A <a@example.org>\nDepends: y (= {VERSION})\n'
+        'Description: x\n')
+    (folder / 'a.so').write_bytes(b'\0qemu_stamp_%s\0' % stamp.encode())
+    deb = tmp_path / f'x_{VERSION}_all.deb'
+    subprocess.run(['dpkg-deb', '--root-owner-group', '-b', tree, deb],
+                   check=True)
+    monkeypatch.setattr(upgraderun, 'WORK', tmp_path)
+    path, old, new = upgraderun.repack(str(deb))
+    assert old == VERSION
+    subprocess.run(['dpkg', '--compare-versions', new, 'gt', old], check=True)
+    out = tmp_path / 'out'
+    subprocess.run(['dpkg-deb', '-R', path, out], check=True)
+    assert f'Depends: y (= {new})' in (out / 'DEBIAN/control').read_text()
+    assert (out / 'usr/lib' / new / 'qemu/a.so').read_bytes() == \
+        b'\0qemu_stamp_%s\0' % stamp[::-1].encode()

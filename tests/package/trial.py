@@ -20,6 +20,7 @@ from pathlib import Path
 import features
 from guestrun import Broken, boots, harness, loops, say
 from libvirtrun import reverts
+from upgraderun import upgrades
 
 PACKAGES = ('qemu-ram-reset', 'qemu-ram-reset-modules')
 OTHERS = ('apparmor', 'libvirt-clients', 'libvirt-daemon-system',
@@ -179,7 +180,8 @@ def remove(without: dict[str, str]) -> None:
     strangers = [p for p in kept if not p.startswith((
         '/etc/qemu-ram-reset', '/etc/apparmor.d/abstractions/libvirt-qemu.d'))]
     apt('purge', *PACKAGES)
-    rest = changed(without, files())
+    rest = changed(without, files()) + [
+        str(p) for p in Path('/run/qemu').glob('qemu-ram-reset*')]
     say(f'apt purge: {len(rest)} files are left or changed, of '
         f'{len(without)}')
     if rest or strangers:
@@ -200,6 +202,7 @@ def main() -> None:
     loops(LAUNCHER)
     harness(LAUNCHER)
     reverts(LAUNCHER)
+    upgrades(LAUNCHER, debs(), apt)
     remove(without)
     took = f'{time.monotonic() - began:.0f} s'
     say(f'What was tried went as it should, in {took}; not tried: '
