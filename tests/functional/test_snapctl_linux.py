@@ -16,7 +16,7 @@ from lib import products
 from lib.effort import rounds
 from lib.guests import Linux
 from lib.machine import MIB, MachineError
-from lib.patience import Limit
+from lib.patience import Limit, patience
 
 RAM_SIZE = 256 * MIB
 REGION = 8 * MIB
@@ -236,7 +236,8 @@ def test_every_end_of_a_target(tmp_path, linux_accel):
     cases = {'exit 3': 'exit 3', 'signal 11': 'signal 11', 'sleep': 'timeout',
              'flood 300000': 'exit 0', 'fork': 'exit 0', '': 'exit 0'}
     with boot(tmp_path, linux_accel, **REWIND) as guest:
-        guest.run('snapctl-harness --timeout 2 -- snaptarget &')
+        guest.run(f'snapctl-harness --timeout {patience(2):.0f} -- '
+                  'snaptarget &')
         fed = feed(tmp_path, list(cases), '--output-size', 1000)
         assert fed.statuses == list(cases.values())
         assert fed.outputs == ['', '', '', 'x' * 1000, '', answer('')]
@@ -252,17 +253,19 @@ def test_every_end_of_a_target(tmp_path, linux_accel):
 
 
 def test_guest_that_hangs_or_panics(tmp_path, linux_accel):
+    timeout = round(patience(5))
     inputs = ['first', 'panic', 'second', 'freeze', 'panic', 'third']
     with boot(tmp_path, linux_accel, append='panic=-1', **REWIND) as guest:
-        guest.run('snapctl-harness -- snaptarget /run/dirty &')
+        guest.run(f'snapctl-harness --timeout {4 * timeout} -- '
+                  'snaptarget /run/dirty &')
         fed = feed(tmp_path, inputs, '--qmp', tmp_path / 'qmp',
-                   '--snapshot', 'a', '--timeout', 5)
+                   '--snapshot', 'a', '--timeout', timeout)
         assert fed.statuses == ['exit 0', 'crash', 'exit 0', 'hang', 'crash',
                                 'exit 0']
         assert [o for o in fed.outputs if o] == [
             answer(i) for i in ('first', 'second', 'third')]
         assert fed.stderr.count('the guest shut down or reset') == 2
-        assert 'no answer within 5 s' in fed.stderr
+        assert f'no answer within {timeout} s' in fed.stderr
         # three by the guest, three by the host
         assert wait_generation(guest, len(inputs))['loads'] == 3
 
