@@ -137,6 +137,27 @@ def test_run_may_be_noexec(root, vm):
     assert said[2:] == ['runs', '0', 'all is gone']
 
 
+@needs_root
+def test_a_mount_that_is_refused_is_none(root, vm):
+    """As in a container, where /run stays noexec; and purge succeeds."""
+    mount = root.path / 'bin/mount'
+    mount.write_text('#!/bin/sh\ncase $* in *remount*) exit 1 ;; esac\n'
+                     'exec /bin/mount "$@"\n')
+    mount.chmod(0o755)
+    said = subprocess.run(
+        ['unshare', '--mount', 'sh', '-ec', f'''
+         /bin/mount -t tmpfs -o noexec,nosuid,nodev tmpfs {root.path / "run"}
+         for package in qemu-ram-reset qemu-ram-reset-modules; do
+             sh {PACKAGING}/$package.prerm upgrade 2>&1
+         done
+         grep -c " {root.saved} " /proc/self/mounts || :
+         sh {PACKAGING / "qemu-ram-reset.postrm"} purge
+         ls {root.path / "run"}'''], env=root.env, text=True, check=True,
+        stdout=subprocess.PIPE).stdout.splitlines()
+    assert [line for line in said if 'can load no more' not in line] == ['0']
+    assert len(said) == 3
+
+
 def test_purge_removes_what_was_saved(root):
     for version in (VERSION, '1.0'):
         saved = root.saved.with_name(f'qemu-ram-reset_{version}')
