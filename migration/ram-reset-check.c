@@ -178,14 +178,14 @@ static bool check_devices(Error **errp)
     return false;
 }
 
-bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+bool ram_reset_check_load(RamResetSnapshot *s, BlockDriverState *bs,
                           Error **errp)
 {
     if (!check_devices(errp)) {
         return false;
     }
     return !ram_reset_enabled() ||
-           (check_others(errp) && ram_reset_check_layout(bs, sn, errp));
+           (check_others(errp) && ram_reset_check_layout(s, bs, errp));
 }
 
 void ram_reset_clear_migration_error(void)

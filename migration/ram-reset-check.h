@@ -7,16 +7,18 @@
 #ifndef MIGRATION_RAM_RESET_CHECK_H
 #define MIGRATION_RAM_RESET_CHECK_H
 
-#include "block/snapshot.h"
+#include "migration/ram-reset-snapshot.h"
 
 /**
- * ram_reset_check_load: whether @sn in @bs may be loaded now
+ * ram_reset_check_load: whether @s may be loaded now
+ *
+ * @bs: where its VM state is
  *
  * See ram_reset_load_prepare() for what stands in the way.  Changes nothing.
  *
  * Returns: false with @errp set if it may not
  */
-bool ram_reset_check_load(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+bool ram_reset_check_load(RamResetSnapshot *s, BlockDriverState *bs,
                           Error **errp);
 
 /**

@@ -9,44 +9,34 @@
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset-rewind.h"
-#include "system/runstate.h"
 #include "migration/misc.h"
 #include "options.h"
 #include "migration/ram-reset-description.h"
 #include "migration/ram-reset-devices.h"
-#include "migration/ram-reset-identity.h"
-#include "migration/ram-reset-kept.h"
-#include "migration/ram-reset-rewind.h"
 
-/* Where it is in what is kept behind RAM; @many: there are others of its name */
+/* In the part of the cache behind RAM; @many: there are others of its name */
 typedef struct SectionPlace {
     uint64_t start, end;
     bool many;
 } SectionPlace;
 
-/* BQL */
-static struct {
-    char *key;                  /* of the snapshot that was loaded last */
-    GHashTable *sections;       /* name -> SectionPlace; NULL if not known */
-    bool looked;                /* for the sections */
-    unsigned kept;              /* in the load that is going on */
-} devices;
-
-static void *find(VMStateIf *part, const char *vmsd)
+static void *find_section(void *opaque, VMStateIf *part, const char *vmsd)
 {
+    RamResetSnapshot *snapshot = opaque;
     g_autofree char *path = vmstate_if_get_id(part);
     g_autofree char *id = path ? g_strdup_printf("%s/%s", path, vmsd)
                                : g_strdup(vmsd);
-    SectionPlace *found = g_hash_table_lookup(devices.sections, id);
+    SectionPlace *found = g_hash_table_lookup(snapshot->sections, id);
 
     return found && !found->many ? found : NULL;
 }
 
-static void leave_out(void *section, void *unused)
+static void skip_section(void *section, void *opaque)
 {
-    SectionPlace *s = section;
+    RamResetSnapshot *snapshot = opaque;
+    SectionPlace *place = section;
 
-    ram_reset_kept_leave_out(s->start, s->end);
+    vmstate_cache_skip(&snapshot->cache, place->start, place->end);
 }
 
 /*
@@ -79,24 +69,16 @@ static GHashTable *find_sections(const uint8_t *data, size_t size)
     return places;
 }
 
-static bool know_sections(const char *key)
+static bool know_sections(RamResetSnapshot *s)
 {
     gsize size = 0;
-    const uint8_t *data = ram_reset_kept_devices(key, &size);
+    const uint8_t *data = vmstate_cache_devices(&s->cache, &size);
 
-    if (data && !devices.looked) {
-        devices.looked = true;
-        devices.sections = find_sections(data, size);
+    if (data && !s->sections_read) {
+        s->sections_read = true;
+        s->sections = find_sections(data, size);
     }
-    return data && devices.sections;
-}
-
-static void forget(void)
-{
-    ram_reset_devices_forget();
-    devices.looked = false;
-    g_clear_pointer(&devices.sections, g_hash_table_unref);
-    g_clear_pointer(&devices.key, g_free);
+    return data && s->sections;
 }
 
 /* Memory that no load restores: a ROM may be in it */
@@ -105,59 +87,34 @@ static int is_not_rewound(RAMBlock *rb, void *opaque)
     return migrate_ram_is_ignored(rb);
 }
 
-void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                            bool map)
+unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen)
 {
-    static const RamResetSections stream = {
-        .find = find, .leave_out = leave_out,
+    RamResetSections stream = {
+        .find = find_section, .leave_out = skip_section, .opaque = s,
     };
-    g_autofree char *key = NULL;
 
-    if (!ram_reset_rewind_wanted() ||
-        ram_reset_snapshot_rewind_blocker(bs, sn)) {
-        return;
-    }
     ram_reset_flags.roms_stay = !qemu_ram_foreach_block(is_not_rewound, NULL);
-    key = ram_reset_snapshot_key(bs, sn);
-    if (!g_strcmp0(key, devices.key) && know_sections(key)) {
-        devices.kept = ram_reset_devices_hold(map, &stream);
-    }
+    return s->has_devices && know_sections(s)
+           ? ram_reset_devices_hold(map_frozen, &stream) : 0;
 }
 
-void ram_reset_devices_reset(void)
+bool ram_reset_devices_were_reset(void)
 {
     ram_reset_flags.roms_stay = false;
     ram_reset_devices_complete_reset();
     ram_reset_devices_renew();
-    if (!ram_reset_devices_release()) {
-        /*
-         * The load has to fail if what is gone is in the VM state.  So all is
-         * loaded, and has to be reset before that.
-         */
-        ram_reset_kept_leave_nothing_out();
-        devices.kept = 0;
-        qemu_system_reset(SHUTDOWN_CAUSE_SNAPSHOT_LOAD);
-    }
+    return ram_reset_devices_release();
 }
 
-unsigned ram_reset_devices_loaded(BlockDriverState *bs,
-                                  const QEMUSnapshotInfo *sn, bool success)
+void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
 {
-    g_autofree char *key = NULL;
-    unsigned kept = devices.kept;
-
     ram_reset_devices_release();
-    ram_reset_kept_leave_nothing_out();
-    devices.kept = 0;
-    if (success && ram_reset_rewind_wanted()) {
-        key = ram_reset_snapshot_key(bs, sn);
-    }
-    if (!key || g_strcmp0(key, devices.key)) {
-        forget();
-    }
-    if (key) {
+    vmstate_cache_skip_nothing(&s->cache);
+    s->has_devices = success && ram_reset_rewind_wanted();
+    if (s->has_devices) {
+        ram_reset_snapshot_set_current(s);
         ram_reset_devices_copy();
-        devices.key = devices.key ?: g_steal_pointer(&key);
+    } else {
+        ram_reset_devices_forget();
     }
-    return kept;
 }

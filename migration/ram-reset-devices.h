@@ -7,32 +7,33 @@
 #ifndef MIGRATION_RAM_RESET_DEVICES_H
 #define MIGRATION_RAM_RESET_DEVICES_H
 
-#include "block/snapshot.h"
+#include "migration/ram-reset-snapshot.h"
 
 /**
- * ram_reset_keep_devices: a load has begun; if it is going to be a rewind, the
- * reset that comes next will pass over devices that are as the snapshot has
- * them, and their state is left out of what is kept of the VM state
+ * ram_reset_leave_devices: the load is going to be a rewind to @s.  The reset
+ * that comes next passes over devices that are as @s has them, and the cache of
+ * @s skips their state.
  *
- * @bs: where the VM state of @sn is
- * @map: the memory map is held
+ * @map_frozen: see ram_reset_map_freeze()
+ *
+ * Returns: the number of devices that are left alone
  */
-void ram_reset_keep_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                            bool map);
+unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen);
 
 /**
- * ram_reset_devices_reset: they have been reset
+ * ram_reset_devices_were_reset: all devices have been reset, other than those
+ * that are left alone
+ *
+ * Returns: false if the reset has unplugged some, which may have been left
+ *     alone
  */
-void ram_reset_devices_reset(void);
+bool ram_reset_devices_were_reset(void);
 
 /**
- * ram_reset_devices_loaded: the load is over
+ * ram_reset_devices_loaded: the load of @s is over
  *
- * @bs: where the VM state of @sn is
- *
- * Returns: how many devices have not been loaded
+ * After a success, @s is the current snapshot if an object has rewind=on.
  */
-unsigned ram_reset_devices_loaded(BlockDriverState *bs,
-                                  const QEMUSnapshotInfo *sn, bool success);
+void ram_reset_devices_loaded(RamResetSnapshot *s, bool success);
 
 #endif

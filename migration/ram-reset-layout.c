@@ -11,7 +11,6 @@
 #include "system/ram-reset-load.h"
 #include "options.h"
 #include "migration/ram-reset-cpus.h"
-#include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-layout.h"
 
 static bool is_ignored(RAMBlock *rb, void *opaque)
@@ -121,15 +120,15 @@ static bool compare_summary(const RamResetSummary *summary, Error **errp)
     return true;
 }
 
-bool ram_reset_check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+bool ram_reset_check_layout(RamResetSnapshot *s, BlockDriverState *bs,
                             Error **errp)
 {
     ERRP_GUARD();
-    const RamResetSummary *summary = ram_reset_snapshot_summary(bs, sn, errp);
+    const RamResetSummary *summary = ram_reset_snapshot_summary(s, bs, errp);
 
     if (!summary || !compare_summary(summary, errp)) {
         error_prepend(errp, "Snapshot '%s' does not fit, nothing has been "
-                      "changed: ", sn->name);
+                      "changed: ", s->info.name);
         return false;
     }
     return true;

@@ -7,14 +7,14 @@
 #ifndef MIGRATION_RAM_RESET_LAYOUT_H
 #define MIGRATION_RAM_RESET_LAYOUT_H
 
-#include "block/snapshot.h"
 #include "system/ram-reset-load.h"
+#include "migration/ram-reset-snapshot.h"
 
 /* Blocks that are not part of any snapshot, see migrate_ram_is_ignored() */
 extern const RamResetIgnored ram_reset_migrate_ignored;
 
 /**
- * ram_reset_check_layout: whether @sn is of this machine and RAM layout
+ * ram_reset_check_layout: whether @s is of this machine and RAM layout
  *
  * @bs: where the VM state is; the snapshot need not be the current one
  *
@@ -23,7 +23,7 @@ extern const RamResetIgnored ram_reset_migrate_ignored;
  *
  * Returns: false with @errp set if it is not, or is no VM state at all.
  */
-bool ram_reset_check_layout(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
+bool ram_reset_check_layout(RamResetSnapshot *s, BlockDriverState *bs,
                             Error **errp);
 
 #endif

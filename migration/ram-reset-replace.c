@@ -14,7 +14,7 @@
 #include "system/ram-reset-template.h"
 #include "migration/ram-reset.h"
 #include "migration/ram-reset-disk-snapshots.h"
-#include "migration/ram-reset-identity.h"
+#include "migration/ram-reset-snapshot.h"
 #include "migration/ram-reset-replace.h"
 
 /* Protected by the BQL */
@@ -52,8 +52,10 @@ static bool is_known_by_name(const DiskSnapshot *s)
 /* The one with shared RAM, and the one without */
 static void retire_templates_of(const DiskSnapshot *s)
 {
+    RamResetSnapshot *snapshot = ram_reset_snapshot_get(s->bs, &s->sn);
+
     for (int shared = 0; shared < 2; shared++) {
-        g_autofree char *identity = ram_reset_snapshot_identity(s->bs, &s->sn,
+        g_autofree char *identity = ram_reset_snapshot_identity(snapshot, s->bs,
                                                                 shared);
 
         if (identity) {

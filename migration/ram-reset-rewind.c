@@ -5,13 +5,11 @@
  */
 
 #include "qemu/osdep.h"
-#include "block/block.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "options.h"
-#include "migration/ram-reset-identity.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-rewind.h"
 
@@ -20,31 +18,21 @@
 
 static const char mapped_ram[] = "migration capability 'mapped-ram' is on";
 
-/* BQL.  What RAM's baseline is of, if ram_reset_rewind_blocker() has none */
-static struct {
-    char *key;                  /* of the snapshot; NULL if there is none */
-    char *tag;
-    bool ignore_shared, used;
-    int64_t ram_end;
-    char *last;                 /* key of what was loaded or saved last */
-    unsigned wasted;            /* baselines, in a row */
-} baseline;
+/* BQL.  Baselines in a row that were never rewound to */
+static unsigned wasted;
 
-const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
-                                              const QEMUSnapshotInfo *sn)
+const char *ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s)
 {
     const char *blocker = ram_reset_rewind_blocker();
-    g_autofree char *key = NULL;
 
     if (blocker) {
         return blocker;
     }
-    key = ram_reset_snapshot_key(bs, sn);
-    if (g_strcmp0(key, baseline.key)) {
+    if (s != ram_reset_snapshot_current() || !s->has_baseline) {
         return "RAM is not what this snapshot has, another one has been "
                "loaded or saved";
     }
-    if (baseline.ignore_shared != migrate_ignore_shared()) {
+    if (s->ignore_shared != migrate_ignore_shared()) {
         return "migration capability 'x-ignore-shared' has been changed";
     }
     if (migrate_mapped_ram()) {
@@ -77,28 +65,25 @@ static void watch_migration(void)
 }
 
 /*
- * To copy what a load has read takes about as long as to read it, which is
- * wasted where snapshots take turns.
+ * The copy takes about as long as the load itself, and is wasted where
+ * snapshots alternate.
  */
-static bool is_worth_a_baseline(BlockDriverState *bs,
-                                const QEMUSnapshotInfo *sn)
+static bool is_worth_a_baseline(const RamResetSnapshot *s)
 {
-    g_autofree char *key = ram_reset_snapshot_key(bs, sn);
-    bool again = !g_strcmp0(key, baseline.last);
+    RamResetSnapshot *last = ram_reset_snapshot_current();
 
-    if (baseline.key) {
-        baseline.wasted = baseline.used ? 0 : baseline.wasted + 1;
-        g_clear_pointer(&baseline.key, g_free);
+    if (last && last->has_baseline) {
+        wasted = last->was_rewound ? 0 : wasted + 1;
+        last->has_baseline = false;
     }
-    g_free(baseline.last);
-    baseline.last = g_steal_pointer(&key);
-    return again || baseline.wasted < MAX_WASTED;
+    return s == last || wasted < MAX_WASTED;
 }
 
-static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                          int64_t ram_end, bool loaded)
+static void take_baseline(RamResetSnapshot *s, bool loaded)
 {
     watch_migration();
+    ram_reset_snapshot_set_current(s);
+    s->has_baseline = false;
     if (migrate_mapped_ram() && ram_reset_rewind_wanted()) {
         /* Nobody has said what has been loaded */
         ram_reset_no_baseline(mapped_ram);
@@ -108,52 +93,35 @@ static void take_baseline(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     if (!ram_reset_take_baseline(&ram_reset_migrate_ignored, loaded)) {
         return;
     }
-    if (ram_end <= 0) {
+    if (s->ram_end <= 0) {
         ram_reset_forget_baseline("in the snapshot, RAM lies between other "
                                   "things");
         return;
     }
-    g_free(baseline.key);
-    g_free(baseline.tag);
-    baseline.key = ram_reset_snapshot_key(bs, sn);
-    baseline.tag = g_strdup(sn->name);
-    baseline.ignore_shared = migrate_ignore_shared();
-    baseline.used = false;
-    baseline.ram_end = ram_end;
+    s->has_baseline = true;
+    s->ignore_shared = migrate_ignore_shared();
+    s->was_rewound = false;
 }
 
-void ram_reset_baseline_of_load(BlockDriverState *bs,
-                                const QEMUSnapshotInfo *sn, int64_t ram_end)
+void ram_reset_baseline_of_load(RamResetSnapshot *s)
 {
-    if (is_worth_a_baseline(bs, sn) || ram_reset_has_template()) {
-        take_baseline(bs, sn, ram_end, true);
+    if (is_worth_a_baseline(s) || ram_reset_has_template()) {
+        take_baseline(s, true);
     } else {
         ram_reset_no_baseline("snapshots have been loaded in turn, and their "
                               "baselines were wasted");
     }
 }
 
-void ram_reset_baseline_of_save(BlockDriverState *bs,
-                                const QEMUSnapshotInfo *sn, int64_t ram_end)
+void ram_reset_baseline_of_save(RamResetSnapshot *s)
 {
-    g_free(baseline.last);
-    baseline.last = ram_reset_snapshot_key(bs, sn);
-    take_baseline(bs, sn, ram_end, false);
+    take_baseline(s, false);
 }
 
 const char *ram_reset_baseline_tag(void)
 {
-    return ram_reset_rewind_blocker() ? NULL : baseline.tag;
-}
+    const RamResetSnapshot *s = ram_reset_snapshot_current();
 
-int64_t ram_reset_baseline_ram_end(BlockDriverState *bs,
-                                   const QEMUSnapshotInfo *sn)
-{
-    return ram_reset_snapshot_rewind_blocker(bs, sn) ? 0 : baseline.ram_end;
-}
-
-int64_t ram_reset_baseline_use(void)
-{
-    baseline.used = true;
-    return baseline.ram_end;
+    return s && s->has_baseline && !ram_reset_rewind_blocker() ? s->info.name
+                                                               : NULL;
 }

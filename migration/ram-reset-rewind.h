@@ -7,7 +7,7 @@
 #ifndef MIGRATION_RAM_RESET_REWIND_H
 #define MIGRATION_RAM_RESET_REWIND_H
 
-#include "block/snapshot.h"
+#include "migration/ram-reset-snapshot.h"
 
 /*
  * With rewind=on, RAM has a baseline: the content of one snapshot, which
@@ -15,49 +15,33 @@
  */
 
 /**
- * ram_reset_snapshot_rewind_blocker: why the snapshot @sn in @bs has to be
- * loaded as a whole
+ * ram_reset_snapshot_rewind_blocker: why the snapshot @s has to be loaded as a
+ * whole
+ *
+ * Walks all RAM blocks and memory listeners: a load asks before the system
+ * reset and after it, and not again.
  *
  * Returns: a sentence, valid until the next call; NULL if ram_reset_rewind()
- *     makes RAM what @sn has
+ *     makes RAM what @s has
  */
-const char *ram_reset_snapshot_rewind_blocker(BlockDriverState *bs,
-                                              const QEMUSnapshotInfo *sn);
+const char *ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
 
 /**
- * ram_reset_baseline_of_load: RAM is what @sn in @bs has, which has been loaded
- * as a whole
+ * ram_reset_baseline_of_load: RAM is what @s has, which has been loaded as a
+ * whole
  *
- * @ram_end: where in the VM state the footer of RAM's last section is, with
- *     nothing but RAM between that and its second; 0 or less if that is not so,
- *     or not known, and then there will be no baseline
- *
- * That is the baseline from now on, unless it cannot be taken, or those of
- * the loads before have been wasted and this one has no template either.
+ * RAM is the baseline from now on and @s the current snapshot, unless the
+ * baseline cannot be taken, or the baselines of the loads before were wasted
+ * and this load has no template either.  There is no baseline of a snapshot
+ * without @ram_end.
  */
-void ram_reset_baseline_of_load(BlockDriverState *bs,
-                                const QEMUSnapshotInfo *sn, int64_t ram_end);
+void ram_reset_baseline_of_load(RamResetSnapshot *s);
 
 /**
- * ram_reset_baseline_of_save: the same of @sn that has been saved, but that
- * wasted ones do not matter
+ * ram_reset_baseline_of_save: the same of @s that has been saved, except that
+ * wasted baselines do not matter
  */
-void ram_reset_baseline_of_save(BlockDriverState *bs,
-                                const QEMUSnapshotInfo *sn, int64_t ram_end);
-
-/**
- * ram_reset_baseline_ram_end: the @ram_end of the baseline, if it is that of
- * the snapshot @sn in @bs, and RAM can be rewound to it; else 0
- */
-int64_t ram_reset_baseline_ram_end(BlockDriverState *bs,
-                                   const QEMUSnapshotInfo *sn);
-
-/**
- * ram_reset_baseline_use: RAM is going to be rewound to the baseline
- *
- * Returns: its @ram_end
- */
-int64_t ram_reset_baseline_use(void);
+void ram_reset_baseline_of_save(RamResetSnapshot *s);
 
 /**
  * ram_reset_baseline_tag: the name of its snapshot; NULL if there is none

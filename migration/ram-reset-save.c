@@ -22,8 +22,7 @@
 #include "options.h"
 #include "qemu-file.h"
 #include "migration/ram-reset-disk-snapshots.h"
-#include "migration/ram-reset-identity.h"
-#include "migration/ram-reset-kept.h"
+#include "migration/ram-reset-snapshot.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-qcow2.h"
@@ -111,27 +110,30 @@ void ram_reset_save_ram_done(QEMUFile *f)
 static void note_saved(BlockDriverState *bs, const char *name)
 {
     g_autofree char *identity = NULL;
+    RamResetSnapshot *s;
     QEMUSnapshotInfo sn;
 
     if (!ram_reset_enabled() || bdrv_snapshot_find(bs, &sn, name) < 0) {
         return;
     }
-    ram_reset_map_keep(ram_reset_snapshot_key(bs, &sn));
-    identity = ram_reset_template_identity(bs, &sn);
-    if (identity && save.ram_end > 0) {
-        ram_reset_template_make(identity, save.ram_end, false,
+    s = ram_reset_snapshot_get(bs, &sn);
+    s->ram_end = save.ram_end;
+    identity = ram_reset_template_identity(s, bs);
+    if (identity && s->ram_end > 0) {
+        ram_reset_template_make(identity, s->ram_end, false,
                                 &ram_reset_migrate_ignored);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_baseline_of_save(bs, &sn, save.ram_end);
+        ram_reset_baseline_of_save(s);
     }
+    ram_reset_snapshot_set_current(s);
+    s->map = ram_reset_map_copy();
 }
 
 QEMUFile *ram_reset_save_open(BlockDriverState *bs)
 {
     g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
 
-    ram_reset_kept_forget();
     save.writing = true;
     save.file_length = ram_reset_qcow2_file_length(bs);
     return qemu_file_new_output(QIO_CHANNEL(ioc));

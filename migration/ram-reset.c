@@ -19,15 +19,15 @@
 #include "migration/ram-reset-clock.h"
 #include "migration/ram-reset-devices.h"
 #include "migration/ram-reset-disk-snapshots.h"
-#include "migration/ram-reset-identity.h"
-#include "migration/ram-reset-kept.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-monitors.h"
+#include "migration/ram-reset-plan.h"
 #include "migration/ram-reset-query.h"
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-save.h"
 #include "migration/ram-reset-sections.h"
+#include "migration/ram-reset-stream.h"
 #include "migration/ram-reset-timers.h"
 #include "migration/ram-reset-vcpus.h"
 #include "migration/ram-reset-verify.h"
@@ -36,15 +36,6 @@
 #include "migration/ram-reset-whole.h"
 #include "migration/ram-reset-zeros.h"
 #include "system/ram-reset/trace.h"
-
-/* How RAM becomes what the snapshot has, if not by loading it */
-typedef struct Shortcut {
-    bool rewound, from_template;        /* not both */
-    int64_t ram_end;            /* where to skip to; 0 if RAM is to be loaded */
-    bool skipped;               /* in the section that is being loaded */
-    char *rewind_blocker;       /* why it was not rewound, with rewind=on */
-    char *identity;             /* of its template; NULL if it may have none */
-} Shortcut;
 
 /* Whether RAM is what the snapshot has */
 typedef struct Verdict {
@@ -60,10 +51,11 @@ static struct {
     bool vcpus_borrowed;
     GArray *disks;              /* DiskSnapshot of each */
     BlockDriverState *bs;       /* where the VM state is */
-    QEMUSnapshotInfo sn;
+    RamResetSnapshot *snapshot;
     RamResetTimes times;
+    LoadPlan plan;
     RamSections sections;
-    Shortcut shortcut;
+    bool skipped;               /* RAM, in the section that is being loaded */
     Verdict verdict;
 } load;
 
@@ -77,36 +69,47 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
 {
     g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
     g_autoptr(GArray) parts = NULL;
+    RamResetSnapshot *snapshot;
     int64_t start = now();
 
     parts = ram_reset_snapshots_made_together(disks, bs, sn, errp);
-    if (!parts || !ram_reset_check_disks(disks, errp) ||
-        !ram_reset_check_load(bs, sn, errp)) {
+    if (!parts || !ram_reset_check_disks(disks, errp)) {
+        return false;
+    }
+    snapshot = ram_reset_snapshot_get(bs, sn);
+    if (!ram_reset_check_load(snapshot, bs, errp)) {
         return false;
     }
     ram_reset_monitors_no_delay();
     load.active = true;
     load.disks = g_steal_pointer(&parts);
     load.bs = bs;
-    load.sn = *sn;
-    load.sections.last = false;
+    load.snapshot = snapshot;
     load.times = (RamResetTimes) { .start = start, .checked = now() };
-    trace_ram_reset_load_begin(load.sn.name);
+    trace_ram_reset_load_begin(sn->name);
     return true;
 }
 
 int ram_reset_load_revert(Error **errp)
 {
-    return ram_reset_revert(load.disks, &load.changed, errp) ? 0 : -1;
+    if (!ram_reset_revert(load.disks, &load.changed, errp)) {
+        return -1;
+    }
+    load_plan_decide(&load.plan, load.snapshot, load.bs);
+    return 0;
 }
 
 QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
 {
+    RamResetSnapshot *s = load.snapshot;
+
     if (write) {
         return ram_reset_save_open(bs);
     }
-    return ram_reset_kept_open(bs, &load.sn, ram_reset_rewind_wanted() ?
-                               ram_reset_baseline_ram_end(bs, &load.sn) : 0);
+    return load.plan.way == LOAD_REWIND
+           ? vmstate_cache_open(&s->cache, bs, s->ram_end,
+                                s->info.vm_state_size)
+           : ram_stream_open(bs);
 }
 
 void ram_reset_load_reverted(void)
@@ -115,72 +118,23 @@ void ram_reset_load_reverted(void)
     ram_reset_clear_migration_error();
     ram_reset_slots_change(true);
     if (ram_reset_enabled()) {
-        g_autofree char *key = ram_reset_snapshot_key(load.bs, &load.sn);
-
         ram_reset_vcpus_at_stop();
         ram_reset_vcpus_borrow();
         ram_reset_vcpus_begin_reset();
         load.vcpus_borrowed = true;
-        ram_reset_keep_devices(load.bs, &load.sn, ram_reset_map_hold(key));
+        load_plan_freeze(&load.plan);
     }
     load.times.reverted = now();
 }
 
-static bool begin_rewind(void)
-{
-    Shortcut *s = &load.shortcut;
-
-    s->rewind_blocker =
-        g_strdup(ram_reset_snapshot_rewind_blocker(load.bs, &load.sn));
-    if (s->rewind_blocker) {
-        ram_reset_no_baseline("a whole load has begun, and has not succeeded");
-        return false;
-    }
-    ram_reset_rewind();
-    s->rewound = true;
-    s->ram_end = ram_reset_baseline_use();
-    return true;
-}
-
-/* True if a reset has begun, which goes on if the template cannot be read */
-static bool begin_template(void)
-{
-    Shortcut *s = &load.shortcut;
-
-    s->identity = ram_reset_template_identity(load.bs, &load.sn);
-    if (!s->identity ||
-        !ram_reset_template_find(s->identity, &ram_reset_migrate_ignored,
-                                 &s->ram_end)) {
-        return false;
-    }
-    s->from_template = ram_reset_template_load(&ram_reset_migrate_ignored);
-    if (!s->from_template) {
-        s->ram_end = 0;
-        ram_reset_template_remove("it cannot be mapped");
-    }
-    return true;
-}
-
-static void begin_whole_load(void)
-{
-    ram_reset_template_close();
-    if (!ram_reset_templates_wanted() || !begin_template()) {
-        /* For pages of a mapped-ram snapshot, QEMU calls no hook of ours */
-        ram_reset_begin(&ram_reset_migrate_ignored, !migrate_mapped_ram(),
-                        load.sn.vm_state_size);
-    }
-}
-
 void ram_reset_load_begin(void)
 {
-    ram_reset_devices_reset();
+    load_plan_check(&load.plan);
     load.times.was_reset = now();
     ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
     ram_reset_renew_vmgenid();
-    if (!ram_reset_rewind_wanted() || !begin_rewind()) {
-        begin_whole_load();
-    }
+    load_plan_begin_ram(&load.plan);
     load.times.zeroed = now();
 }
 
@@ -191,26 +145,13 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
     }
 }
 
-static void give_up_shortcut(void)
-{
-    if (load.shortcut.rewound) {
-        load.shortcut.rewind_blocker = g_strdup("the VM state has changed");
-    }
-    load.shortcut.rewound = load.shortcut.from_template = false;
-    load.shortcut.ram_end = 0;
-    ram_reset_kept_forget();
-    ram_reset_map_release();
-    ram_reset_code_release(false, false);
-    ram_reset_template_close();
-}
-
 /*
  * QEMU loads the first section in any case: after it comes what devices want
  * to have loaded before RAM.
  */
 bool ram_reset_load_skip(QEMUFile *f)
 {
-    Shortcut *s = &load.shortcut;
+    int64_t ram_end = load.plan.ram_end;
     bool mapped = migrate_mapped_ram() && ram_reset_enabled();
 
     if (!load.active || (!ram_reset_rewind_wanted() &&
@@ -225,16 +166,20 @@ bool ram_reset_load_skip(QEMUFile *f)
         }
         return false;
     }
-    if (!s->ram_end) {
+    if (!ram_end) {
         ram_sections_note_start(&load.sections, load.bs);
         return false;
     }
-    s->skipped = load.sections.count == 2 &&
-                 ram_sections_skip(&load.sections, s->ram_end);
-    if (load.sections.count == 2 && !s->skipped) {
-        give_up_shortcut();
+    load.skipped = load.sections.count == 2 &&
+                   ram_sections_skip(&load.sections, ram_end);
+    if (load.sections.count == 2 && !load.skipped) {
+        if (load.plan.unchanged) {
+            error_setg(&load.verdict.err, "RAM does not end where it did in "
+                       "the VM state, and devices have been left alone");
+        }
+        load_plan_give_up(&load.plan, "the VM state has changed");
     }
-    return s->skipped;
+    return load.skipped;
 }
 
 void ram_reset_load_section(uint8_t type)
@@ -245,15 +190,16 @@ void ram_reset_load_section(uint8_t type)
 /* RAM has just become what the snapshot has, other than by a rewind */
 static void make_template_and_baseline(void)
 {
-    Shortcut *s = &load.shortcut;
-    int64_t ram_end = s->from_template ? s->ram_end : load.sections.end;
+    const LoadPlan *p = &load.plan;
+    RamResetSnapshot *s = load.snapshot;
 
-    if (!s->from_template && s->identity && ram_end > 0) {
-        ram_reset_template_make(s->identity, ram_end, true,
+    s->ram_end = MAX(p->ram_end ?: load.sections.end, 0);
+    if (p->way == LOAD_WHOLE && p->identity && s->ram_end) {
+        ram_reset_template_make(p->identity, s->ram_end, true,
                                 &ram_reset_migrate_ignored);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_baseline_of_load(load.bs, &load.sn, ram_end);
+        ram_reset_baseline_of_load(s);
     }
 }
 
@@ -274,9 +220,9 @@ void ram_reset_load_ram_done(int ret)
     if (!load.active) {
         return;
     }
-    last_section = load.sections.last || load.shortcut.skipped;
-    load.sections.last = load.shortcut.skipped = false;
-    if (!load.shortcut.ram_end) {
+    last_section = load.sections.last || load.skipped;
+    load.sections.last = load.skipped = false;
+    if (!load.plan.ram_end) {
         ram_sections_note_end(&load.sections);
     }
     /* QEMU has not made zero what mapped-ram snapshots do not store */
@@ -290,7 +236,7 @@ void ram_reset_load_ram_done(int ret)
     if (ret) {
         return;
     }
-    if (last_section && !load.shortcut.rewound) {
+    if (last_section && load.plan.way != LOAD_REWIND) {
         make_template_and_baseline();
     }
     load.times.ram_loaded = load.times.ram_verified = now();
@@ -303,7 +249,7 @@ void ram_reset_load_ram_done(int ret)
 /* @ret: as of ram_reset_load_end(); false with @errp set only if it is >= 0 */
 static bool is_what_the_snapshot_has(int ret, Error **errp)
 {
-    int64_t ram_end = load.shortcut.ram_end ?: load.sections.end;
+    int64_t ram_end = load.plan.ram_end ?: load.sections.end;
     Verdict *v = &load.verdict;
 
     if (ret < 0) {
@@ -312,7 +258,7 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
     if (ret > 0) {
         error_setg(errp, "the VM state asks QEMU to end the load");
     } else if (v->err) {
-        if (load.shortcut.from_template || load.shortcut.rewound) {
+        if (load.plan.way != LOAD_WHOLE) {
             ram_reset_template_remove("RAM that was taken from it is not what "
                                       "the snapshot has");
         }
@@ -326,24 +272,38 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
     } else {
         /* Where devices begin in a mapped-ram snapshot is not known */
         return !ram_reset_verify_wanted() || migrate_mapped_ram() ||
-               ram_reset_check_devices(load.bs, &load.sn, ram_end, errp);
+               ram_reset_check_devices(load.bs, &load.snapshot->info, ram_end,
+                                       errp);
     }
     return false;
 }
 
 static RamResetLoadInfo *finish(bool success)
 {
-    Shortcut *s = &load.shortcut;
+    LoadPlan *p = &load.plan;
     RamResetLoadInfo *info = g_new0(RamResetLoadInfo, 1);
 
-    info->tag = g_strdup(load.sn.name);
+    info->tag = g_strdup(load.snapshot->info.name);
     info->success = success;
-    info->rewound = s->rewound;
-    info->blocker = g_steal_pointer(&s->rewind_blocker);
-    info->q_template = s->from_template ? ram_reset_template_path() : NULL;
+    info->rewound = p->way == LOAD_REWIND;
+    info->blocker = g_steal_pointer(&p->rewind_blocker);
+    info->q_template = p->way == LOAD_TEMPLATE ? ram_reset_template_path()
+                                               : NULL;
+    info->devices_kept = p->unchanged;
     info->blocks = ram_reset_finish(success);
     info->phases = ram_reset_query_phases(&load.times);
     return info;
+}
+
+static void note_success(void)
+{
+    ram_reset_set_whole();
+    if (ram_reset_enabled()) {
+        ram_reset_snapshot_set_current(load.snapshot);
+        g_clear_pointer(&load.snapshot->map, g_array_unref);
+        load.snapshot->map = ram_reset_map_copy();
+    }
+    ram_reset_expire_timers();
 }
 
 static void note_failure(void)
@@ -351,11 +311,11 @@ static void note_failure(void)
     if (!load.changed) {
         return;
     }
-    ram_reset_set_part(load.sn.name);
-    ram_reset_kept_forget();
+    ram_reset_set_part(load.snapshot->info.name);
     if (load.times.was_reset) {
         ram_reset_no_baseline("the last load has failed");
         ram_reset_template_close();
+        ram_reset_snapshot_set_current(NULL);
     }
 }
 
@@ -370,30 +330,26 @@ bool ram_reset_load_end(int ret, Error **errp)
     if (load.vcpus_borrowed) {
         ram_reset_vcpus_return();
     }
-    ram_reset_map_release();
+    ram_reset_map_thaw();
     ram_reset_ticks_go_back();
     ram_reset_slots_change(false);
     load.times.end = now();
     ok = is_what_the_snapshot_has(ret, errp);
     load.times.verified = ram_reset_verify_wanted() ? now() : 0;
-    ram_reset_code_release(ok && !ret && load.shortcut.rewound, ok && !ret);
+    ram_reset_code_release(ok && !ret && load.plan.way == LOAD_REWIND,
+                           ok && !ret);
     info = finish(ok && !ret);
-    info->devices_kept = ram_reset_devices_loaded(load.bs, &load.sn,
-                                                  info->success);
+    ram_reset_devices_loaded(load.snapshot, info->success);
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
-        ram_reset_set_whole();
-        if (ram_reset_enabled()) {
-            ram_reset_map_keep(ram_reset_snapshot_key(load.bs, &load.sn));
-        }
-        ram_reset_expire_timers();
+        note_success();
     } else {
         note_failure();
     }
     ram_reset_count_load(info);
 
     error_free(load.verdict.err);
-    g_free(load.shortcut.identity);
+    load_plan_clear(&load.plan);
     g_array_unref(load.disks);
     memset(&load, 0, sizeof(load));
     return ok;

@@ -36,8 +36,9 @@ void ram_reset_devices_forget(void);
  * @leave_out: @section, which @find has returned, is not to be loaded
  */
 typedef struct RamResetSections {
-    void *(*find)(VMStateIf *part, const char *vmsd);
-    void (*leave_out)(void *section, void *unused);
+    void *(*find)(void *opaque, VMStateIf *part, const char *vmsd);
+    void (*leave_out)(void *section, void *opaque);
+    void *opaque;
 } RamResetSections;
 
 /**

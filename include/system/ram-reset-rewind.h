@@ -80,28 +80,29 @@ const char *ram_reset_rewind_blocker(void);
 void ram_reset_rewind(void);
 
 /**
- * ram_reset_map_keep: the memory map is that of a snapshot, which has just been
- * saved or loaded
+ * ram_reset_map_copy: the memory map of now, which is that of a snapshot
  *
- * @key: which one; ownership is taken
+ * Returns: an array for ram_reset_map_freeze(), owned by the caller
  */
-void ram_reset_map_keep(char *key);
+GArray *ram_reset_map_copy(void);
 
 /**
- * ram_reset_map_hold: that of @key is going to be loaded.  If the memory map is
- * as it was at ram_reset_map_keep(), it stays so, whatever devices do, until
- * ram_reset_map_release().
+ * ram_reset_map_freeze: a snapshot is going to be loaded whose memory map is
+ * @map.  If the map of now is the same, it stays so, whatever devices do, until
+ * ram_reset_map_thaw().
+ *
+ * @map: of ram_reset_map_copy(); NULL if it is not known
  *
  * vCPUs stopped, I/O drained, devices not yet reset.
  *
- * Returns: whether it is held
+ * Returns: whether it is frozen
  */
-bool ram_reset_map_hold(const char *key);
+bool ram_reset_map_freeze(const GArray *map);
 
 /**
- * ram_reset_map_release: the memory map becomes what devices have made of it
+ * ram_reset_map_thaw: the memory map becomes what devices have made of it
  */
-void ram_reset_map_release(void);
+void ram_reset_map_thaw(void);
 
 /**
  * ram_reset_code_release: a load is over, or ram_reset_rewind() is given up

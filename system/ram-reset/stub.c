@@ -101,16 +101,17 @@ void ram_reset_slots_change(bool change)
 {
 }
 
-void ram_reset_map_keep(char *key)
+GArray *ram_reset_map_copy(void)
 {
+    return NULL;
 }
 
-bool ram_reset_map_hold(const char *key)
+bool ram_reset_map_freeze(const GArray *map)
 {
     return false;
 }
 
-void ram_reset_map_release(void)
+void ram_reset_map_thaw(void)
 {
 }
 

@@ -29,7 +29,7 @@ LEAST = 10.0
 EVENTS = (
     'flatview_new', 'kvm_vcpu_ioctl', 'kvm_vm_ioctl',
     'qemu_loadvm_state_section', 'qemu_loadvm_state_section_startfull',
-    'ram_reset_hold_map',
+    'ram_reset_freeze_map',
     'ram_reset_load_begin', 'ram_reset_load_end', 'ram_reset_rewind',
     'ram_reset_rewind_block', 'resettable_phase_hold_exec', 'resettable_reset',
     'runstate_set', 'vm_state_notify', 'vm_stop_flush_all')
@@ -58,7 +58,7 @@ KINDS = (
     ('vm_state_notify', r'running (\d)', 'stop and resume: devices, {}'),
     ('vm_stop_flush_all', '', 'stop and resume: disks flushed'),
     ('ram_reset_load_begin', '', 'disks reverted'),
-    ('ram_reset_hold_map', '', 'devices compared'),
+    ('ram_reset_freeze_map', '', 'devices compared'),
     ('resettable_reset', '', 'reset: other'),
     ('resettable_phase_hold_exec', r'\((\S+)\)', 'reset: {}'),
     ('ram_reset_rewind_block', '', 'RAM: after a block'),

@@ -27,7 +27,7 @@ class Bridged(Ring3):
                  more: tuple[str, ...] = ()):
         self._trace = workdir / 'trace'
         args = ['-bios', 'bios-256k.bin', '-D', self._trace,
-                '-trace', 'flatview_new', '-trace', 'ram_reset_hold_map']
+                '-trace', 'flatview_new', '-trace', 'ram_reset_freeze_map']
         for i in range(ports):
             args += ['-device', f'pcie-root-port,id=p{i},chassis={i}']
         args += ['-nic', 'none']
@@ -87,7 +87,7 @@ def guest(tmp_path):
 
 
 def is_held(guest: Bridged) -> bool:
-    return 'held: 1' in guest.traced('ram_reset_hold_map')[-1]
+    return 'frozen: 1' in guest.traced('ram_reset_freeze_map')[-1]
 
 
 def test_map_comes_back_after_a_reset_has_changed_it(guest):
@@ -128,7 +128,7 @@ def test_eventfd_is_taken_from_kvm_before_it_is_closed(tmp_path, rewind):
     disk, qtest = Disk(tmp_path, MIB, RAM_SIZE - SCRATCH), Qtest(tmp_path)
     trace = tmp_path / 'trace'
     args = ('-device', f'virtio-blk-pci,drive={DISK}', *disk.args,
-            *qtest.args, '-D', trace, '-trace', 'ram_reset_hold_map')
+            *qtest.args, '-D', trace, '-trace', 'ram_reset_freeze_map')
     with Ring3(tmp_path, accel='kvm', ram=RAM_SIZE, args=args,
                strategy='auto', options=f',rewind={rewind}') as guest:
         qtest.connect()
@@ -139,7 +139,7 @@ def test_eventfd_is_taken_from_kvm_before_it_is_closed(tmp_path, rewind):
             if used:
                 disk.read(qtest, 0, 1, Ring3.FIRST_FREE)
             guest.load('s')
-            held = trace.read_text().splitlines()[-1].endswith('held: 1')
+            held = trace.read_text().splitlines()[-1].endswith('frozen: 1')
             assert held != used
         guest.cont()
         guest.sync()

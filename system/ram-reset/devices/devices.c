@@ -226,7 +226,8 @@ static bool has_sections(Unit *u, const RamResetSections *stream)
     for (int i = 0; i < u->devices->len; i++) {
         DeviceState *dev = g_ptr_array_index(u->devices, i);
         const VMStateDescription *vmsd = qdev_get_vmsd(dev);
-        void *section = vmsd ? stream->find(VMSTATE_IF(dev), vmsd->name) : NULL;
+        void *section = vmsd ? stream->find(stream->opaque, VMSTATE_IF(dev),
+                                             vmsd->name) : NULL;
 
         if (section) {
             g_ptr_array_add(u->sections, section);
@@ -271,7 +272,7 @@ static bool can_do_without_bus(Unit *u, const RamResetSections *stream)
     DeviceState *dev = u->config_saved ? NULL : saves_config(u);
     const VMStateDescription *vmsd = dev ? qdev_get_vmsd(dev) : NULL;
 
-    if (vmsd && stream->find(VMSTATE_IF(dev), vmsd->name)) {
+    if (vmsd && stream->find(stream->opaque, VMSTATE_IF(dev), vmsd->name)) {
         u->config_saved = true;
     }
     return u->config_saved && !u->pci->irq_state && !u->pci->exp.sriov_cap;
@@ -305,7 +306,7 @@ static void hold_unit(Unit *u, const RamResetSections *stream)
             legacy_reset_hold(dev);
         }
     }
-    g_ptr_array_foreach(u->sections, stream->leave_out, NULL);
+    g_ptr_array_foreach(u->sections, stream->leave_out, stream->opaque);
 }
 
 unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)

@@ -32,12 +32,7 @@ typedef struct MapRange {
     uint64_t flags;
 } MapRange;
 
-/* BQL */
-static struct {
-    char *key;                  /* of the snapshot that was saved or loaded */
-    GArray *ranges;             /* what the map was then */
-    bool held;
-} map;
+static bool frozen;             /* BQL */
 
 static void add_range(MapView *view, const void *owner, uint64_t flags)
 {
@@ -87,7 +82,7 @@ static int add_device(DeviceState *dev, void *opaque)
     return 0;
 }
 
-static GArray *map_now(void)
+GArray *ram_reset_map_copy(void)
 {
     MapView view = {
         .ranges = g_array_new(false, true, sizeof(MapRange)),
@@ -104,20 +99,12 @@ static GArray *map_now(void)
     return view.ranges;
 }
 
-void ram_reset_map_keep(char *key)
+static bool is_same_map(const GArray *map)
 {
-    g_free(map.key);
-    map.key = key;
-    g_clear_pointer(&map.ranges, g_array_unref);
-    map.ranges = map_now();
-}
+    g_autoptr(GArray) now = ram_reset_map_copy();
 
-static bool is_same_map(void)
-{
-    g_autoptr(GArray) now = map_now();
-
-    return now->len == map.ranges->len &&
-           !memcmp(now->data, map.ranges->data, now->len * sizeof(MapRange));
+    return now->len == map->len &&
+           !memcmp(now->data, map->data, now->len * sizeof(MapRange));
 }
 
 /*
@@ -131,24 +118,23 @@ static bool has_ioeventfds(void)
     return address_space_memory.ioeventfd_nb || address_space_io.ioeventfd_nb;
 }
 
-bool ram_reset_map_hold(const char *key)
+bool ram_reset_map_freeze(const GArray *map)
 {
-    bool known = !g_strcmp0(key, map.key);
     /* The dirty log is started by a change of the map, too */
     bool starts_log = ram_reset_rewind_wanted() && !ram_reset_flags.tracking;
 
-    map.held = known && !starts_log && !has_ioeventfds() && is_same_map();
-    trace_ram_reset_hold_map(known, map.held);
-    if (map.held) {
+    frozen = map && !starts_log && !has_ioeventfds() && is_same_map(map);
+    trace_ram_reset_freeze_map(map != NULL, frozen);
+    if (frozen) {
         memory_region_transaction_begin();
     }
-    return map.held;
+    return frozen;
 }
 
-void ram_reset_map_release(void)
+void ram_reset_map_thaw(void)
 {
-    if (map.held) {
-        map.held = false;
+    if (frozen) {
+        frozen = false;
         memory_region_transaction_commit();
     }
 }
