@@ -17,7 +17,7 @@ from lib import products
 from lib.dma import QtestMachine
 from lib.effort import rounds
 from lib.guests import Ring3
-from lib.machine import DISK, MIB, MachineError
+from lib.machine import DISK, MIB, RAM, MachineError
 from lib.patience import Limit
 from lib.rewinding import RAM_SIZE, START, assert_rewound
 from lib.xhci import Xhci
@@ -283,6 +283,31 @@ def test_a_reset_unplugs_what_the_guest_was_asked_to_give_up(tmp_path):
         guest.qmp('device_del', id='blk')
         with pytest.raises(MachineError, match='virtio-blk'):
             guest.load('s')
+
+
+def test_a_reset_that_removes_ram_ends_the_plan_to_rewind(tmp_path):
+    """All of the plan is given up: RAM is loaded, and each device."""
+    with Ring3(tmp_path, accel='tcg', ram=RAM_SIZE, strategy='auto',
+               options=f',memdev={RAM},rewind=on,verify=on',
+               args=('-bios', 'bios-256k.bin')) as guest:
+        guest.stop()
+        guest.save('s')
+        # the object does not serve its RAM, so that the snapshot still fits
+        guest.qmp('device_add', driver='bochs-display', id='b')
+        for _ in range(3):
+            guest.load('s')
+        assert_rewound(guest)
+        assert guest.last_load()['devices-kept']
+        guest.qmp('device_del', id='b')
+        guest.load('s')
+        last = guest.last_load()
+        assert not last['rewound'] and last['devices-kept'] == 0
+        assert last['blocker'].startswith('RAM ')
+        assert 'bochs' not in guest.hmp('info qtree')
+        for _ in range(2):
+            guest.load('s')
+        assert_rewound(guest)
+        assert guest.last_load()['devices-kept']
 
 
 def test_memory_with_a_file_in_it_is_the_snapshots(tmp_path):
