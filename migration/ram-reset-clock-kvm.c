@@ -1,5 +1,5 @@
 /*
- * Clocks of vCPUs that a load takes back: the TSC under KVM
+ * The clock of vCPUs that a load takes back: the TSC under KVM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #include "migration/ram-reset-clock.h"
 
 #if defined(CONFIG_KVM) && defined(TARGET_I386)
-/* Centuries from where any guest's is; and no time that passes gets there */
+/* No guest's TSC comes near it: it is centuries away */
 #define FAR_TSC (1ULL << 62)
 
 static void set_far(CPUState *cpu, run_on_cpu_data unused)
@@ -27,16 +27,16 @@ static void set_far(CPUState *cpu, run_on_cpu_data unused)
         .entry = { .index = MSR_IA32_TSC, .data = FAR_TSC },
     };
 
-    /* if KVM does not take it the TSC is a little ahead, as without this */
+    /* if KVM refuses it, the TSC is a little ahead, as without this code */
     kvm_vcpu_ioctl(cpu, KVM_SET_MSRS, &msr);
 }
 
 /*
- * KVM ignores a TSC that is less than a second from what the one that was set
- * last would be by now: it takes that for an attempt to synchronize vCPUs.  The
- * reset has set it to 1, so all snapshots of a guest's first second are such.
- * QEMU sets the TSC of the first vCPU first; KVM does synchronize the others
- * with it, as it should.
+ * KVM compares a TSC with the value that the TSC set last would have by now.  It
+ * ignores one that is less than a second away, as an attempt to synchronize
+ * vCPUs.  The reset has set the TSC to 1, so KVM would ignore the TSC of each
+ * snapshot of a guest's first second.  QEMU sets the TSC of the first vCPU
+ * first; KVM then synchronizes the other vCPUs with it, as it should.
  */
 void ram_reset_tsc_kvm_begin(void)
 {

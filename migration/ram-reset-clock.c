@@ -1,5 +1,5 @@
 /*
- * Clocks of vCPUs that a load takes back: ticks, a TCG guest's TSC
+ * The clock of vCPUs that a load takes back: ticks, which are TCG's TSC
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * Clocks of vCPUs that a load takes back
+ * The clocks of vCPUs that a load takes back
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,9 +8,9 @@
 #define MIGRATION_RAM_RESET_CLOCK_H
 
 /*
- * QEMU and KVM see to it that the time stamp counter does not go back, which is
- * what a load has to make it do.  Both functions are called with the BQL held,
- * and with vCPUs stopped.
+ * QEMU and KVM prevent the time stamp counter from going back.  A load has to
+ * make it go back.  Both functions are called with the BQL held, and with vCPUs
+ * stopped.
  */
 
 /**

@@ -1,5 +1,5 @@
 /*
- * Snapshots of a name in all disks that take part
+ * The snapshots of one name in all disks that take part
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -108,9 +108,9 @@ static bool is_older(const QEMUSnapshotInfo *a, const QEMUSnapshotInfo *b)
 }
 
 /*
- * qemu-img saves no VM, so that the user has put this snapshot beside those of
- * the other disks.  And some formats (rbd) keep no times.  An older one may be
- * what is left of a VM that was saved before its clock ran.
+ * The user may add a disk's snapshot with qemu-img, which saves no VM; and some
+ * formats (rbd) keep no times.  An older snapshot may be a left-over of a VM
+ * that was saved before its clock ran.
  */
 static bool was_added(const QEMUSnapshotInfo *sn, const QEMUSnapshotInfo *vm)
 {
@@ -118,7 +118,7 @@ static bool was_added(const QEMUSnapshotInfo *sn, const QEMUSnapshotInfo *vm)
            (!sn->date_sec || !is_older(sn, vm));
 }
 
-/* The one in @bs that was made together with @sn; NULL if there is none */
+/* The snapshot in @bs that was made together with @sn, or NULL */
 static const QEMUSnapshotInfo *find_part(const GArray *all,
                                          const BlockDriverState *bs,
                                          const QEMUSnapshotInfo *sn)
@@ -188,14 +188,14 @@ GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
     return NULL;
 }
 
-/* QEMU looks for an id first, and a name may be the id of another snapshot */
+/* By id: QEMU prefers ids, and a name may be another snapshot's id */
 static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
 {
     ERRP_GUARD();
     int64_t length = bdrv_getlength(s->bs);
     int ret;
 
-    /* Only qcow2 reports it */
+    /* Only qcow2 reports the change */
     ram_reset_disk_changed = strcmp(bdrv_get_format_name(s->bs), "qcow2");
     ret = bdrv_snapshot_goto(s->bs, s->sn.id_str, errp);
     *changed |= ram_reset_disk_changed || bdrv_getlength(s->bs) != length;

@@ -1,5 +1,5 @@
 /*
- * Snapshots of a name in all disks that take part
+ * The snapshots of one name in all disks that take part
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -50,8 +50,8 @@ GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name);
  * @sn: a snapshot in @bs; becomes the first one of its name in @bs of which
  *     each disk has a part
  *
- * A crash in the midst of savevm may leave two snapshots of one name in some
- * disks and one in others.  A load must not mix them.
+ * If QEMU is killed during savevm, some disks may have two snapshots of one
+ * name, and others one.  A load must not mix them.
  *
  * Returns: an array of one DiskSnapshot for each disk, or NULL with @errp set
  *     if there is no such snapshot; @sn is unchanged then

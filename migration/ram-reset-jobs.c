@@ -1,5 +1,5 @@
 /*
- * RAM reset: where snapshot jobs do their work
+ * RAM reset: the context in which snapshot jobs do their work
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -27,7 +27,7 @@ static bool is_any_left(void)
     return false;
 }
 
-/* When QEMU ends, it waits for jobs, but polls the main context only */
+/* QEMU waits for jobs when it ends, but polls the main context only */
 static void finish_jobs(Notifier *n, void *opaque)
 {
     while (is_any_left()) {

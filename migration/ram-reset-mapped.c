@@ -1,9 +1,9 @@
 /*
  * Loading snapshots that were saved with migration capability mapped-ram
  *
- * They store no zero pages.  QEMU makes these zero if the guest was running
- * when loadvm stopped it; otherwise, and with -loadvm, it takes RAM for zero.
- * That is true of what a ram-reset object covers, and of nothing else.
+ * They store no zero pages.  QEMU makes these pages zero if the guest was
+ * running when loadvm stopped it.  Otherwise, and with -loadvm, QEMU assumes
+ * that RAM is zero, which is true only of RAM that a ram-reset object covers.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -53,7 +53,7 @@ static bool clear_piece(RAMBlock *rb, uint64_t start, const uint8_t *data,
     return true;
 }
 
-/* Of what is known to be zero, nothing has been written to since it was made */
+/* Memory that is known to be zero has not been written to since the reset */
 static bool absent_are_known(RAMBlock *rb, const unsigned long *stored)
 {
     size_t size = qemu_target_page_size();
@@ -81,8 +81,8 @@ static bool clear_block(void *opaque, const char *name, uint64_t len,
         return false;
     }
     /*
-     * QEMU has, if the guest was running; but in a private mapping of a file
-     * what another block wrote there shows since
+     * QEMU has cleared the pages if the guest was running.  A private mapping
+     * of a file shows what another block has written to the file since.
      */
     if (runstate_check(RUN_STATE_RESTORE_VM) &&
         (qemu_ram_is_shared(rb) || rb->fd < 0)) {
@@ -103,8 +103,8 @@ bool ram_reset_clear_absent(BlockDriverState *bs, int64_t ram, Error **errp)
     QEMUFile *f;
 
     if (ram < 0) {
-        error_setg(errp, "it cannot be told where RAM is in the VM state, and "
-                   "with mapped-ram so not which pages are zero");
+        error_setg(errp, "the position of RAM in the VM state is not known, so "
+                   "mapped-ram's zero pages are not known either");
         return false;
     }
     RCU_READ_LOCK_GUARD();

@@ -16,14 +16,14 @@
 const char *ram_reset_mapped_ram_blocker(void);
 
 /**
- * ram_reset_clear_absent: make those pages zero that the snapshot has not stored
+ * ram_reset_clear_absent: make the pages zero that the snapshot does not store
  *
  * To be called when RAM has been loaded.
  *
  * @bs: where the VM state is
- * @ram: where in it the content of RAM's first section begins, or -1
+ * @ram: the position in it of the content of RAM's first section, or -1
  *
- * Returns: false with @errp set if it cannot be told which pages they are
+ * Returns: false with @errp set if these pages are not known
  */
 bool ram_reset_clear_absent(BlockDriverState *bs, int64_t ram, Error **errp);
 

@@ -11,7 +11,7 @@
 #include "system/ram-reset-load.h"
 #include "migration/ram-reset-monitors.h"
 
-/* A monitor's thread may drop the connection, with this lock held */
+/* A monitor's thread holds this lock when it drops the connection */
 static void disable_delay(SocketChardev *s)
 {
     QEMU_LOCK_GUARD(&CHARDEV(s)->chr_write_lock);

@@ -1,8 +1,8 @@
 /*
  * The VM state in the active layer of a qcow2 image
  *
- * QEMU writes a VM state to the active layer first, and makes a snapshot of it
- * then.  If the save fails before that, the image keeps the clusters.
+ * QEMU first writes a VM state to the active layer, and then makes a snapshot.
+ * If the save fails in between, the image keeps the clusters.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -35,7 +35,7 @@ static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)
     BDRVQcow2State *s = bs->opaque;
     uint64_t step = UINT64_C(1) << (s->cluster_bits + s->l2_bits);
 
-    /* Where there is no L2 table, discarding would allocate one */
+    /* To discard clusters without an L2 table would allocate one */
     for (int i = s->l1_vm_state_index; i < s->l1_size; i++) {
         if (s->l1_table[i] & L1E_OFFSET_MASK) {
             qcow2_cluster_discard(bs, i * step, step, QCOW2_DISCARD_SNAPSHOT,
@@ -44,7 +44,7 @@ static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)
     }
 }
 
-/* Returns how long the file has to be; -1 if that cannot be known */
+/* Returns the length that the file needs; -1 if it is not known */
 static int64_t GRAPH_RDLOCK used_length(BlockDriverState *bs, int64_t length)
 {
     BDRVQcow2State *s = bs->opaque;
@@ -65,7 +65,7 @@ void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length)
     }
     discard_vmstate(bs);
     length = bdrv_getlength(bs->file->bs);
-    /* The tables in the file must not name clusters that are cut off */
+    /* Flush: tables in the file must not name clusters that are cut off */
     if (length <= file_length || bdrv_flush(bs) < 0) {
         return;
     }

@@ -19,13 +19,13 @@
 int64_t ram_reset_qcow2_file_length(BlockDriverState *bs);
 
 /**
- * ram_reset_qcow2_drop_vmstate: free what a failed save has written
+ * ram_reset_qcow2_drop_vmstate: free the clusters that a failed save has written
  *
  * @file_length: of ram_reset_qcow2_file_length(), before the save
  *
- * Frees the clusters of the VM state that the active layer has, and cuts off
- * the end of the file where nothing is used, down to @file_length at most.
- * Does what is possible: a disk that is full or damaged gives no error.
+ * Frees the clusters of the VM state in the active layer, and cuts off the
+ * unused end of the file, down to @file_length at most.  A full or damaged disk
+ * is no error: some of that may be left undone.
  */
 void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length);
 

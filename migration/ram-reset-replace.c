@@ -1,8 +1,8 @@
 /*
- * Which snapshots a save replaces, or a deletion deletes
+ * The snapshots that a save overwrites, or a deletion deletes
  *
- * A snapshot that replaces one of the same name takes its place only when it
- * is complete: until then, a save that fails has lost nothing.
+ * A snapshot replaces an older one of the same name only when it is complete: a
+ * save that fails loses nothing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,8 +19,8 @@
 
 /* Protected by the BQL */
 static struct {
-    GArray *older;          /* what had the name when the save began; or NULL */
-    bool replaces;          /* the save deletes them when it is complete */
+    GArray *older;          /* snapshots of the name before the save; or NULL */
+    bool replaces;          /* the complete save deletes them */
 } save;
 
 void ram_reset_replace_begin(const GPtrArray *disks, const char *name)
@@ -42,14 +42,14 @@ static GArray *find_snapshots(const char *name, bool has_devices,
     return ram_reset_disk_snapshots(disks, name);
 }
 
-/* Some formats (rbd) go by the name, and cannot have two of a name */
+/* Some formats (rbd) identify by name, and cannot have two of one name */
 static bool is_known_by_name(const DiskSnapshot *s)
 {
     return !strcmp(s->sn.id_str, s->sn.name) &&
            strcmp(bdrv_get_format_name(s->bs), "qcow2");
 }
 
-/* The one with shared RAM, and the one without */
+/* A template with shared RAM, and one without */
 static void retire_templates_of(const DiskSnapshot *s)
 {
     RamResetSnapshot *snapshot = ram_reset_snapshot_get(s->bs, &s->sn);
@@ -120,7 +120,7 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
     }
 }
 
-/* Any change has the format write the list, with what was changed before */
+/* Any change makes the format write its list, with earlier changes */
 static bool write_list(BlockDriverState *bs)
 {
     QEMUSnapshotInfo sn = { .name = "ram-reset-scratch" };
@@ -130,9 +130,9 @@ static bool write_list(BlockDriverState *bs)
 }
 
 /*
- * The snapshot may be gone although deleting it has failed.  But qcow2 removes
- * it from the list in memory before it writes the list: the image would still
- * have the old snapshot, in front of the new one.
+ * The snapshot may be gone although its deletion has failed.  But qcow2 removes
+ * it from the list in memory before it writes the list, so that the image would
+ * still have the old snapshot, in front of the new one.
  */
 static bool delete_one(const DiskSnapshot *s, Error **errp)
 {
@@ -156,10 +156,9 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
 }
 
 /*
- * If some cannot be deleted, the new ones go: QEMU would revert a disk with two
- * of the name to the old one.  As some of the old ones may be gone by then,
- * what remains is the old snapshot, or one that some disks lack, which QEMU
- * refuses to load.
+ * If an old snapshot cannot be deleted, the new ones are: QEMU would revert a
+ * disk with two snapshots of the name to the old one.  Some old ones may be gone
+ * by then; QEMU refuses to load a snapshot that some disks lack.
  */
 bool ram_reset_delete_replaced(const char *name, bool has_devices,
                                strList *devices, Error **errp)
@@ -178,8 +177,8 @@ bool ram_reset_delete_replaced(const char *name, bool has_devices,
 }
 
 /*
- * A save that was interrupted may have left two snapshots of the name in a
- * disk.  QEMU deletes one in each.
+ * An interrupted save may have left two snapshots of the name in a disk.  QEMU
+ * deletes one in each disk.
  */
 bool ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices, Error **errp)

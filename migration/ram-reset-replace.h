@@ -1,5 +1,5 @@
 /*
- * Which snapshots a save replaces, or a deletion deletes
+ * The snapshots that a save overwrites, or a deletion deletes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 
 /*
  * @devices are the nodes that the user has named, if @has_devices.  BQL held.
- * See include/migration/ram-reset.h for what else the file has.
+ * See include/migration/ram-reset.h for the other functions.
  */
 
 /**
@@ -28,7 +28,7 @@ void ram_reset_replace_begin(const GPtrArray *disks, const char *name);
 void ram_reset_replace_end(void);
 
 /**
- * ram_reset_delete_replaced: delete what the save replaces, if anything
+ * ram_reset_delete_replaced: delete the snapshots that the save replaces
  *
  * Returns: false with @errp set if that fails; the new snapshot @name has been
  *     deleted then

@@ -1,5 +1,5 @@
 /*
- * RAM reset: timers of devices that a load does not set
+ * RAM reset: device timers that a load does not set
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #include "system/ram-reset-compat.h"
 #include "migration/ram-reset-timers.h"
 
-/* The limit's period ends; the next begins with the guest's next request */
+/* End the limit's period; the guest's next request begins another one */
 static int expire(DeviceState *dev, void *opaque)
 {
     Object *obj = object_dynamic_cast(OBJECT(dev), TYPE_VIRTIO_RNG);

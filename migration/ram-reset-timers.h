@@ -1,5 +1,5 @@
 /*
- * RAM reset: timers of devices that a load does not set
+ * RAM reset: device timers that a load does not set
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,9 +10,9 @@
 /**
  * ram_reset_expire_timers: a load has taken the guest's clock back
  *
- * A timer of it that the snapshot does not have would wait until the clock is
- * again where it was before the load.  Where a device's work waits for one, it
- * goes on as if the timer had expired.  With the BQL held, the VM stopped.
+ * A timer that the snapshot does not have would wait until the guest's clock
+ * reaches its time before the load again.  A device whose work waits for such a
+ * timer goes on as if the timer had expired.  With the BQL held, the VM stopped.
  */
 void ram_reset_expire_timers(void);
 

@@ -1,8 +1,9 @@
 /*
- * vCPUs side by side
+ * Work on several vCPUs in parallel
  *
- * To wake up each vCPU's own thread takes longer than what there is to do for
- * it.  One other thread is woken up, and who is ready takes the next vCPU.
+ * To wake up each vCPU's own thread takes longer than the work on the vCPU.  A
+ * few helper threads are woken up instead; each takes the next vCPU when it is
+ * ready.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,14 +20,14 @@ static struct {
     unsigned helpers;
     QemuSemaphore work;
     QemuCond done;
-    /* What follows, and job.cpus, is protected by it */
+    /* Protects all that follows, and the content of @cpus */
     QemuMutex lock;
     GPtrArray *cpus;
     void (*function)(CPUState *cpu);
     unsigned next, unfinished;
 } job;
 
-/* With the lock held */
+/* The lock is held */
 static void take_all(QemuThread *self)
 {
     CPUState *was_current = current_cpu;

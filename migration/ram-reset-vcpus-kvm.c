@@ -1,5 +1,5 @@
 /*
- * vCPUs of KVM whose state a load replaces as a whole
+ * vCPUs of KVM: a load replaces all of their state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -33,9 +33,8 @@ bool ram_reset_vcpu_exits_at_once(void)
 }
 
 /*
- * What else of KVM's state a reset of the vCPU ends, or what depends on the
- * order of it.  Nobody has looked further: such a vCPU is read and written as
- * ever.
+ * A reset of the vCPU may end more of KVM's state, or the order of writes may
+ * matter.  QEMU reads and writes such a vCPU as it always does.
  */
 static bool has_more_state(X86CPU *cpu)
 {
@@ -61,18 +60,18 @@ bool ram_reset_vcpu_forget(CPUState *cs)
         return false;
     }
     /*
-     * When these are read, KVM first does what is pending: an NMI or SMI, and
-     * an INIT or SIPI.  Setting state does not end all of these.
+     * KVM first handles what is pending when these are read: an NMI or SMI, and
+     * an INIT or SIPI.  To set state does not end all of these.
      */
     if (kvm_vcpu_ioctl(cs, KVM_GET_VCPU_EVENTS, &events) < 0 ||
         kvm_vcpu_ioctl(cs, KVM_GET_MP_STATE, &mp_state) < 0) {
         return false;
     }
-    /* neither reset, nor in a snapshot where they are 0 */
+    /* no reset clears these, and a snapshot lacks them if they are 0 */
     env->xss = 0;
     env->umwait = 0;
     env->mcg_ext_ctl = 0;
-    /* a TSC that is loaded is not to be read from KVM before the guest runs */
+    /* do not read a loaded TSC from KVM before the guest runs */
     env->tsc_valid = true;
     cs->vcpu_dirty = true;
     return true;
@@ -88,17 +87,18 @@ void ram_reset_vcpu_clear(CPUState *cs)
         .entry = { .index = MSR_KVM_ASYNC_PF_EN },
     };
 
-    /* page faults that KVM would tell the guest the end of */
+    /* KVM would report the end of page faults to the guest */
     if (cpu_env(cs)->features[FEAT_KVM] & CPUID_KVM_ASYNCPF) {
         kvm_vcpu_ioctl(cs, KVM_SET_MSRS, &msr);
     }
 }
 
 /*
- * A second, says KVM, but compares with the one that was written last.  A third
- * leaves room for any two of them, and for the time that it takes.
+ * KVM allows a second, but compares with the TSC that was written last.  A third
+ * of a second leaves room for any two vCPUs, and for the time that this takes.
  *
- * The wall clock is the VM's: KVM writes it to where the last vCPU has said.
+ * The wall clock is the VM's: KVM writes it to the address that the last vCPU
+ * has named.
  */
 bool ram_reset_vcpu_is_for_later(CPUState *cs, CPUState *first)
 {

@@ -24,27 +24,27 @@ typedef struct Borrowed {
 /* Protected by the BQL */
 static struct {
     unsigned depth;
-    QemuThread self;            /* that has borrowed them */
+    QemuThread self;            /* the thread that has borrowed them */
     GArray *cpus;
     const AccelOpsClass *ops;
     AccelOpsClass own;
-    bool resetting;             /* by the system reset of a load */
-    GHashTable *forgotten;      /* in it */
-    GPtrArray *later;           /* that are yet to be written */
-    bool hears;                 /* of each stop and resume */
-    bool settled;               /* since the stop; only if it hears */
+    bool resetting;             /* in the system reset of a load */
+    GHashTable *forgotten;      /* see ram_reset_vcpu_forget() */
+    GPtrArray *later;           /* not yet written */
+    bool notified;              /* of each stop and resume */
+    bool drained;               /* no queued work; only if @notified */
     CPUState *idle;             /* has stopped for a function */
 } vcpus;
 
-/* What is called for a vCPU takes it for that of the thread that it is in */
-static void call(void (*function)(CPUState *cpu), CPUState *cpu)
+/* @function sees @cpu as the vCPU of its own thread */
+static void vcpus_call(void (*function)(CPUState *cpu), CPUState *cpu)
 {
     CPUState *was = current_cpu;
 
     current_cpu = cpu;
     function(cpu);
     current_cpu = was;
-    /* told to stop, as by vm_stop() for an error, by which its thread would */
+    /* its own thread would stop, as vm_stop() for an error asks; it has */
     cpu->stop = false;
 }
 
@@ -53,7 +53,7 @@ static void synchronize_state(CPUState *cpu)
     if (vcpus.resetting && ram_reset_vcpu_forget(cpu)) {
         g_hash_table_add(vcpus.forgotten, cpu);
     } else {
-        call(vcpus.ops->synchronize_state, cpu);
+        vcpus_call(vcpus.ops->synchronize_state, cpu);
     }
 }
 
@@ -62,13 +62,13 @@ static bool is_forgotten(CPUState *cpu)
     return vcpus.forgotten && g_hash_table_contains(vcpus.forgotten, cpu);
 }
 
-/* If not, the load does */
+/* The load writes a forgotten vCPU */
 static void synchronize_post_reset(CPUState *cpu)
 {
     if (vcpus.resetting && is_forgotten(cpu)) {
         ram_reset_vcpu_clear(cpu);
     } else {
-        call(vcpus.ops->synchronize_post_reset, cpu);
+        vcpus_call(vcpus.ops->synchronize_post_reset, cpu);
     }
 }
 
@@ -78,17 +78,17 @@ static void write_later(void)
     for (unsigned i = 0; i < vcpus.later->len; i++) {
         CPUState *cpu = vcpus.later->pdata[i];
 
-        /* it has failed: QEMU says so, and exits, which needs the BQL */
+        /* the write has failed: QEMU reports it and exits, with the BQL */
         if (cpu->vcpu_dirty) {
-            call(vcpus.ops->synchronize_post_init, cpu);
+            vcpus_call(vcpus.ops->synchronize_post_init, cpu);
         }
     }
     g_ptr_array_set_size(vcpus.later, 0);
 }
 
 /*
- * The first one's clock is the one that KVM synchronizes the others with, so it
- * is written first.
+ * KVM synchronizes the clocks of the others with the first vCPU's, so that one is
+ * written first.
  */
 static void synchronize_post_init(CPUState *cpu)
 {
@@ -96,7 +96,7 @@ static void synchronize_post_init(CPUState *cpu)
 
     if (cpu == first_cpu || !is_forgotten(cpu) ||
         !ram_reset_vcpu_is_for_later(cpu, first_cpu)) {
-        call(vcpus.ops->synchronize_post_init, cpu);
+        vcpus_call(vcpus.ops->synchronize_post_init, cpu);
     } else {
         g_ptr_array_add(vcpus.later, cpu);
     }
@@ -107,19 +107,18 @@ static void synchronize_post_init(CPUState *cpu)
 
 static void synchronize_pre_loadvm(CPUState *cpu)
 {
-    call(vcpus.ops->synchronize_pre_loadvm, cpu);
+    vcpus_call(vcpus.ops->synchronize_pre_loadvm, cpu);
 }
 
 /*
- * Work that is only queued is still that of the vCPU's own thread, which has
- * been told already.  It is not in KVM_RUN, so it needs no signal, which this
- * thread would get.
+ * Queued work is still left to the vCPU's own thread, which has been woken up.
+ * That thread is not in KVM_RUN, so it needs no signal; this one would get it.
  */
-static void kick(CPUState *cpu)
+static void vcpus_do_not_kick(CPUState *cpu)
 {
 }
 
-/* One that is running has stopped in the midst of an exit, as vAPIC does */
+/* A vCPU may be running and stopped: in the midst of an exit, as vAPIC does */
 static bool all_wait(void)
 {
     CPUState *cpu;
@@ -138,19 +137,19 @@ static void do_nothing(CPUState *cpu, run_on_cpu_data unused)
 }
 
 /*
- * A thread that has stopped does what was queued for it before, and some of
- * that without the BQL (async_safe_run_on_cpu()).  When it comes to what is
- * queued now, it has done all of it; only its own exits queue such work.
+ * A stopped thread does the work that was queued before, some of it without the
+ * BQL (async_safe_run_on_cpu()).  When it has done the work that is queued here,
+ * it has done all; only its own exits queue more.
  */
-static void settle(void)
+static void vcpus_drain(void)
 {
     CPUState *cpu;
 
-    if (!vcpus.settled) {
+    if (!vcpus.drained) {
         CPU_FOREACH(cpu) {
             run_on_cpu(cpu, do_nothing, RUN_ON_CPU_NULL);
         }
-        vcpus.settled = vcpus.hears && !runstate_is_running();
+        vcpus.drained = vcpus.notified && !runstate_is_running();
     }
 }
 
@@ -159,7 +158,7 @@ static bool may_borrow(void)
     if (!ram_reset_enabled() || !ram_reset_vcpus_are_known() || !all_wait()) {
         return false;
     }
-    settle();
+    vcpus_drain();
     /* the BQL was released */
     return all_wait();
 }
@@ -174,7 +173,7 @@ static void decorate_ops(void)
     own->synchronize_post_reset = synchronize_post_reset;
     own->synchronize_post_init = synchronize_post_init;
     own->synchronize_pre_loadvm = synchronize_pre_loadvm;
-    own->kick_vcpu_thread = kick;
+    own->kick_vcpu_thread = vcpus_do_not_kick;
     cpus_register_accel(own);
 }
 
@@ -193,7 +192,7 @@ void ram_reset_vcpus_borrow(void)
 
         g_array_append_val(vcpus.cpus, b);
         cpu->thread = &vcpus.self;
-        /* told to stop when it had already, as after cpu_stop_current() */
+        /* a second request to stop, as after cpu_stop_current() */
         cpu->stop = false;
     }
 }
@@ -218,7 +217,7 @@ void ram_reset_vcpus_return(void)
     if (--vcpus.depth || !vcpus.cpus) {
         return;
     }
-    /* some may have gone */
+    /* some vCPUs may have gone */
     CPU_FOREACH(cpu) {
         cpu->thread = own_thread(cpu);
     }
@@ -251,11 +250,11 @@ void ram_reset_vcpus_stop(RunState state)
         vm_stop(state);
         return;
     }
-    vcpus.settled = true;
+    vcpus.drained = true;
     ram_reset_vcpus_borrow();
     vm_stop(state);
     if (vcpus.cpus) {
-        /* the stop's, which would end its next KVM_RUN at once */
+        /* the stop has set it; it would end the next KVM_RUN at once */
         qatomic_set(&first_cpu->exit_request, false);
     }
     ram_reset_vcpus_return();
@@ -270,8 +269,8 @@ static void do_when_stopped(CPUState *cpu, run_on_cpu_data data)
 {
     g_autofree Later *later = data.host_ptr;
 
-    /* what was queued before has been done, see settle() */
-    vcpus.idle = vcpus.hears ? cpu : NULL;
+    /* earlier work has been done, see vcpus_drain() */
+    vcpus.idle = vcpus.notified ? cpu : NULL;
     later->function(later->opaque);
 }
 
@@ -285,16 +284,16 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque)
         function(opaque);
         return;
     }
-    /* it is on its way, and needs no signal to see that KVM_RUN ends at once */
+    /* it is about to stop, and sees without a signal that KVM_RUN ends */
     if (ram_reset_vcpu_exits_at_once()) {
         current_cpu->thread_kicked = true;
     }
-    /* a vCPU that is unplugged before forgets it, and what @opaque has */
+    /* if the vCPU is unplugged before, this is lost, and @opaque leaks */
     async_run_on_cpu(current_cpu, do_when_stopped,
                      RUN_ON_CPU_HOST_PTR(g_memdup2(&later, sizeof(later))));
 }
 
-/* At a stop, handlers are called from the highest priority to the lowest */
+/* A stop calls handlers from the highest priority to the lowest */
 static void first_handler(void *opaque, bool running, RunState state)
 {
     if (running) {
@@ -310,9 +309,9 @@ static void take_signals(CPUState *cpu, run_on_cpu_data unused)
 }
 
 /*
- * QEMU resumes a vCPU by a signal as well, which would end the first KVM_RUN at
- * once.  A thread that waits hears of it without.  It takes signals again
- * before it runs the vCPU, even if it is in the midst of other work.
+ * QEMU also sends a signal to resume a vCPU, which would end the first KVM_RUN at
+ * once.  A waiting thread needs none to wake up.  It takes signals again before
+ * it runs the vCPU, even if it is in the midst of other work.
  */
 static void need_no_signal(void)
 {
@@ -331,7 +330,7 @@ static void last_handler(void *opaque, bool running, RunState state)
 {
     if (running) {
         ram_reset_vcpus_return();
-        vcpus.settled = false;
+        vcpus.drained = false;
         vcpus.idle = NULL;
         need_no_signal();
     } else {
@@ -341,8 +340,8 @@ static void last_handler(void *opaque, bool running, RunState state)
 
 void ram_reset_vcpus_at_stop(void)
 {
-    if (!vcpus.hears) {
-        vcpus.hears = true;
+    if (!vcpus.notified) {
+        vcpus.notified = true;
         qemu_add_vm_change_state_handler_prio(first_handler, NULL, INT_MIN);
         qemu_add_vm_change_state_handler_prio(last_handler, NULL, INT_MAX);
     }

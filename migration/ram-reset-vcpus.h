@@ -10,11 +10,11 @@
 #include "hw/core/cpu.h"
 
 /*
- * QEMU has a vCPU's own thread do what is done to the vCPU, and waits for it.
- * A load does that about nine times, one vCPU after the other, and each wakes
- * up two threads.  While all vCPUs are stopped their threads do nothing else,
- * so the thread that would wait can do it itself.  Only with accelerators and
- * architectures that are known to allow that.
+ * QEMU lets a vCPU's own thread do all work on the vCPU, and waits for it.  A
+ * load does so about nine times for each vCPU, and each time wakes up two
+ * threads.  While all vCPUs are stopped, their threads do nothing else, so the
+ * thread that would wait can do the work itself: it borrows the vCPUs.  Only
+ * some accelerators and architectures are known to allow that.
  */
 
 /**
@@ -25,12 +25,12 @@ bool ram_reset_vcpus_are_known(void);
 /**
  * ram_reset_vcpus_borrow: until they are returned, run_on_cpu() is a call
  *
- * Does nothing unless all vCPUs are stopped, and have done what was queued for
- * them.  To be called with the BQL held, which it may release.  May be nested.
+ * Does nothing unless all vCPUs are stopped, and have no queued work left.  The
+ * BQL is held; the function may release it.  Calls may be nested.
  *
- * QEMU releases the BQL twice while a load has borrowed them, to wait for
+ * QEMU releases the BQL twice while a load has borrowed vCPUs, to wait for
  * threads of the load.  A vCPU's own thread must then find nothing to do: no
- * cpu->stop, and nothing that is queued and depends on cpu->thread.
+ * cpu->stop, and no queued work that depends on cpu->thread.
  */
 void ram_reset_vcpus_borrow(void);
 
@@ -42,8 +42,8 @@ void ram_reset_vcpus_return(void);
 /**
  * ram_reset_vcpus_begin_reset: the system reset of a load begins
  *
- * The state of a vCPU is not read from KVM, nor is what it is after the reset
- * written, if the load writes all of it.
+ * If the load writes all state of a vCPU, its state is not read from KVM before
+ * the reset, and not written after it.
  */
 void ram_reset_vcpus_begin_reset(void);
 
@@ -60,17 +60,18 @@ void ram_reset_vcpus_end_reset(void);
 bool ram_reset_vcpu_forget(CPUState *cpu);
 
 /**
- * ram_reset_vcpu_clear: end what else the reset of a forgotten vCPU would
+ * ram_reset_vcpu_clear: clear the state that a load does not write, in a vCPU
+ * of ram_reset_vcpu_forget()
  */
 void ram_reset_vcpu_clear(CPUState *cpu);
 
 /**
  * ram_reset_vcpu_is_for_later: whether a vCPU may be written in any order
  *
- * @first: that has been written
+ * @first: the vCPU that has been written first
  *
- * Returns: true if KVM takes both TSCs, as they have been loaded, for one, in
- * whichever order they are written, and the vCPU has nothing of the VM's
+ * Returns: true if KVM takes both loaded TSCs for one in either order, and the
+ *     vCPU has no state of the VM's
  */
 bool ram_reset_vcpu_is_for_later(CPUState *cpu, CPUState *first);
 
@@ -88,8 +89,8 @@ void ram_reset_vcpu_put(CPUState *cpu);
 bool ram_reset_vcpu_exits_at_once(void);
 
 /**
- * ram_reset_vcpus_at_stop: from now on, also what devices do when the guest is
- * stopped, and when it goes on
+ * ram_reset_vcpus_at_stop: from now on, borrow vCPUs also for the work of
+ * devices at a stop and at a resume of the guest
  */
 void ram_reset_vcpus_at_stop(void);
 

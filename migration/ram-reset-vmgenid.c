@@ -13,7 +13,7 @@
 #include "migration/ram-reset-vmgenid.h"
 #include "system/ram-reset/trace.h"
 
-/* There is none without ACPI, and asking to modify it would add it */
+/* Without ACPI there is no file; to modify it would add one */
 static bool has_file(const FWCfgState *s, const char *name)
 {
     uint32_t count = be32_to_cpu(s->files->count);
@@ -27,8 +27,8 @@ static bool has_file(const FWCfgState *s, const char *name)
 }
 
 /*
- * What firmware writes to guest RAM after a reset.  A guest that is reset right
- * after the load must not find the ID that it had before the save.
+ * Firmware writes the file to guest RAM after a reset.  A guest that is reset
+ * right after the load must not find the ID that it had before the save.
  */
 static void modify_file(const QemuUUID *guid_le)
 {
