@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Migration capability mapped-ram where QEMU cannot have snapshots with it.
 
-What newer releases can is in tests/patches/since_10_2.py.
+tests/patches/mapped_ram.py tests newer releases, which can.
 """
 
 import pytest
