@@ -16,8 +16,9 @@ from pathlib import Path
 
 from lib import products
 from lib.guests import Linux, State, linux_boots_under_kvm
-from lib.machine import (MEMORIES, MIB, STRATEGIES, Finder, MachineError,
+from lib.machine import (MEMORIES, MIB, STRATEGIES, MachineError,
                          available_memory, free_disk)
+from lib.streams import Finder
 
 GIB = 1 << 30
 GUEST_RAM = 4 * GIB

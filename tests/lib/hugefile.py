@@ -3,6 +3,7 @@
 
 import contextlib
 import hashlib
+import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ HUGE = 2 * MIB
 MARK = 0xa7
 BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
 KEPT = ',unlink=never'
+UNLINKS = KEPT, ',unlink=existing', ',unlink=always'
 LEFT_DIRTY = KEPT + ',clear-on-exit=off'
 DEFAULT_STATE = Path()        # no state=, QEMU is to choose
 BACKEND = (f'memory-backend-file,id={RAM},size={{ram}},share=on,'
@@ -178,3 +180,14 @@ def write_record(state: Path, path: Path, *, version: int = 1,
     record += b'sha256=' + hashlib.sha256(record).hexdigest().encode() + b'\n'
     state.write_bytes(record)
     return record
+
+
+def mark_by_mapping(path: Path, page: int) -> None:
+    with open(path, 'r+b') as f, mmap.mmap(f.fileno(), 0) as m:
+        m[page * HUGE:(page + 1) * HUGE] = bytes((MARK,)) * HUGE
+
+
+def clean_end(workdir: Path, path: Path) -> None:
+    """Leave a file and a record of pages that are all clear."""
+    with Still(workdir, path, options=KEPT) as guest:
+        guest.fill()

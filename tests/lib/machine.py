@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from qemu.qmp import QMPError
@@ -18,10 +18,10 @@ from qemu.qmp.legacy import QEMUMonitorProtocol
 
 from lib import crashes, products
 from lib.patience import Limit, patience
+from lib.streams import full_chunks
 
 PAGE = 4096
 MIB = 1 << 20
-CHUNK = 4 * MIB
 MONITOR_TIMEOUT = 120.0
 DISK = 'disk0'
 RAM = 'mem0'
@@ -370,36 +370,6 @@ def disk_file(path: Path, blkdebug: str) -> str:
     rules = ','.join('file.' + rule for rule in blkdebug.split(','))
     return (f'file.driver=blkdebug,{rules},file.image.driver=file,'
             f'file.image.filename={path}')
-
-
-def full_chunks(f) -> Iterator[bytes]:
-    chunk = bytearray(CHUNK)
-    filled = 0
-    while True:
-        n = f.readinto(memoryview(chunk)[filled:])
-        filled += n or 0
-        if filled == CHUNK or not n:
-            yield bytes(memoryview(chunk)[:filled])
-            filled = 0
-            if not n:
-                return
-
-
-class Finder:
-    """Counts byte strings in a stream that comes in pieces."""
-
-    def __init__(self, **needles: bytes):
-        self._needles = needles
-        self._tails = dict.fromkeys(needles, b'')
-        self.counts = dict.fromkeys(needles, 0)
-
-    def __call__(self, chunk: bytes) -> None:
-        for name, needle in self._needles.items():
-            keep = len(needle) - 1
-            border = self._tails[name] + chunk[:keep]
-            self.counts[name] += chunk.count(needle) + border.count(needle)
-            self._tails[name] = border[-keep:] if len(chunk) < keep \
-                else chunk[-keep:]
 
 
 def run_quietly(*command) -> str:

@@ -15,8 +15,9 @@ REGION_SIZE = MIB
 SAVE, LOAD = 1, 2
 PENDING, SAVED, LOADED, REFUSED, FAILED = 1, 2, 3, 4, 5
 DENIED, EMPTY = 2, 4
-A = 0                           # a slot
+A, B = 0, 1                     # slots
 LOOP = START + 40 * MIB, 64     # for snap-loop: an address and pages
+PAIRS = START + 44 * MIB, 64    # for hammer
 
 
 class Register(IntEnum):
@@ -73,3 +74,9 @@ class SnapctlGuest(Ring3):
     def next_snap(self) -> tuple[int, int, int]:
         """What the guest says after a load that it has not asked for."""
         return self.snap_answer(self.next_answer())
+
+
+def outcome(event: dict) -> dict:
+    """SNAPCTL_COMPLETED as query-snapctl has it, in 'last'."""
+    assert event['qom-path'] == '/machine/peripheral/snap0'
+    return {name: event[name] for name in event if name != 'qom-path'}

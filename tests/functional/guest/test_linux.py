@@ -11,7 +11,8 @@ import pytest
 
 from lib.effort import rounds
 from lib.guests import Linux, State
-from lib.machine import MIB, STRATEGIES, Finder
+from lib.machine import MIB, STRATEGIES
+from lib.streams import Finder
 
 RAM_SIZE = rounds(512, 320) * MIB
 STATE_MIB = 8
