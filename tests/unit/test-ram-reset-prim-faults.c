@@ -19,18 +19,11 @@
 #define OLD 0xa5
 #define NEW 0x5a
 
-static uint64_t page_size(void)
-{
-    return getauxval(AT_PAGESZ);
-}
-
-/* @covered: of the pages, what a walk has found; @file: to be mapped */
+/* @covered: of the pages, what a walk has found */
 typedef struct State {
     Ram *ram;
     bool *covered;
-    int file;
     bool has_policy;
-    PrimRange ranges[3];
 } State;
 
 static uint64_t nr_pages(const State *s)
@@ -44,7 +37,6 @@ static State *state_new(const Kind *kind)
 
     s->ram = ram_new(kind, "ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     s->covered = g_new0(bool, nr_pages(s));
-    s->file = -1;
     return s;
 }
 
@@ -52,9 +44,6 @@ static void teardown(void *opaque)
 {
     State *s = opaque;
 
-    if (s->file >= 0) {
-        close(s->file);
-    }
     ram_free(s->ram);
     g_free(s->covered);
     g_free(s);
@@ -264,61 +253,6 @@ static void check_walk(void *opaque, bool ok)
     }
 }
 
-static void *setup_overlay(const void *kind)
-{
-    State *s = setup_full(kind);
-    size_t size = page_size();
-
-    s->file = memfd_create("template", MFD_CLOEXEC);
-    g_assert_cmpint(ftruncate(s->file, s->ram->map.len), ==, 0);
-    for (uint64_t i = 0; i < nr_pages(s); i++) {
-        g_autofree uint8_t *page = g_malloc(size);
-
-        memset(page, NEW, size);
-        g_assert_cmpint(pwrite(s->file, page, size, i * size), ==, size);
-    }
-    s->ranges[0] = (PrimRange) { 0, size };
-    s->ranges[1] = (PrimRange) { 4 * size, 8 * size };
-    s->ranges[2] = (PrimRange) { 40 * size, 2 * size };
-    return s;
-}
-
-static bool run_overlay(void *opaque)
-{
-    State *s = opaque;
-
-    return prim_overlay(&s->ram->map, s->file, 0, s->ranges, 3) == 0;
-}
-
-static bool run_overlay_zero(void *opaque)
-{
-    State *s = opaque;
-
-    return prim_overlay(&s->ram->map, -1, 0, s->ranges, 3) == 0;
-}
-
-static void check_overlaid(State *s, bool ok, uint8_t value)
-{
-    for (uint64_t i = 0; i < nr_pages(s); i++) {
-        bool in = false;
-
-        for (unsigned j = 0; j < 3; j++) {
-            in = in || i * page_size() - s->ranges[j].start < s->ranges[j].len;
-        }
-        assert_page(s, i, in ? value : OLD, ok && in ? value : OLD);
-    }
-}
-
-static void check_overlay(void *opaque, bool ok)
-{
-    check_overlaid(opaque, ok, NEW);
-}
-
-static void check_overlay_zero(void *opaque, bool ok)
-{
-    check_overlaid(opaque, ok, 0);
-}
-
 static const FaultTest discard = { setup_full, run_drop, check_zero, teardown };
 static const FaultTest fresh = { setup_policy, run_fresh,
                                  check_fresh_and_policy, teardown };
@@ -331,10 +265,6 @@ static const FaultTest walk_written = { setup_written, run_walk, check_walk,
                                         teardown };
 static const FaultTest walk_no_scan = { setup_no_scan, run_walk, check_walk,
                                         teardown_lacking };
-static const FaultTest overlay = { setup_overlay, run_overlay, check_overlay,
-                                   teardown };
-static const FaultTest overlay_zero = { setup_overlay, run_overlay_zero,
-                                        check_overlay_zero, teardown };
 
 typedef struct Sweep {
     char *name;
@@ -399,8 +329,6 @@ int main(int argc, char **argv)
             add("walk-written", &walk_written, &kinds[i]);
         }
     }
-    add("overlay", &overlay, &kinds[0]);
-    add("overlay-zero", &overlay_zero, &kinds[0]);
     for (unsigned i = 0; i < G_N_ELEMENTS(planted); i++) {
         faults_add_planted(&planted[i]);
     }
