@@ -18,10 +18,10 @@ int main(int argc, char **argv)
     }
     add_roundtrip_tests();
     add_memory_tests();
-    add_rules_tests();
-    add_keeps_tests();
+    add_refusal_tests();
+    add_attribute_tests();
     add_rewind_tests();
-    add_start_tests();
+    add_object_tests();
     add_auto_tests();
     add_machine_tests();
     return g_test_run();

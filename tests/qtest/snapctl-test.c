@@ -15,6 +15,6 @@ int main(int argc, char **argv)
         return g_test_run();
     }
     add_snapctl_register_tests();
-    add_snapctl_state_tests();
+    add_snapctl_save_and_load_tests();
     return g_test_run();
 }

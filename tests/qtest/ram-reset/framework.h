@@ -173,9 +173,9 @@ void add_per_strategy(const char *path, void (*func)(const void *strategy));
 
 void add_roundtrip_tests(void);
 void add_memory_tests(void);
-void add_rules_tests(void);
-void add_keeps_tests(void);
-void add_start_tests(void);
+void add_refusal_tests(void);
+void add_attribute_tests(void);
+void add_object_tests(void);
 void add_auto_tests(void);
 void add_machine_tests(void);
 void add_rewind_tests(void);

@@ -61,6 +61,6 @@ void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
                           const char *tag, const char *error);
 
 void add_snapctl_register_tests(void);
-void add_snapctl_state_tests(void);
+void add_snapctl_save_and_load_tests(void);
 
 #endif

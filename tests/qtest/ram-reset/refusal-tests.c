@@ -16,7 +16,7 @@
 
 static char *temp_file(const char *suffix)
 {
-    return g_strdup_printf("%s/ram-reset-rules-%d.%s", g_get_tmp_dir(),
+    return g_strdup_printf("%s/ram-reset-refusal-%d.%s", g_get_tmp_dir(),
                            getpid(), suffix);
 }
 
@@ -452,36 +452,36 @@ static void test_two_loads_while_stopped(void)
     unlink(flash);
 }
 
-void add_rules_tests(void)
+void add_refusal_tests(void)
 {
-    add_per_strategy("rules/ignore-shared-block-is-not-touched",
+    add_per_strategy("refusal/ignore-shared-block-is-not-touched",
                      test_ignore_shared_block_is_not_touched);
     if (the_machine()->is_pc) {
-        add_per_strategy("rules/rom-is-left-to-the-snapshot",
+        add_per_strategy("refusal/rom-is-left-to-the-snapshot",
                          test_rom_is_left_to_the_snapshot);
     }
-    add_per_strategy("rules/other-ram-size-is-refused",
+    add_per_strategy("refusal/other-ram-size-is-refused",
                      test_other_ram_size_is_refused);
-    add_per_strategy("rules/missing-ram-is-refused",
+    add_per_strategy("refusal/missing-ram-is-refused",
                      test_missing_ram_is_refused);
-    add_per_strategy("rules/missing-ram-is-refused-later",
+    add_per_strategy("refusal/missing-ram-is-refused-later",
                      test_missing_ram_is_refused_later);
-    add_per_strategy("rules/other-capability-is-refused",
+    add_per_strategy("refusal/other-capability-is-refused",
                      test_other_capability_is_refused);
-    add_per_strategy("rules/running-migration-is-not-disturbed",
+    add_per_strategy("refusal/running-migration-is-not-disturbed",
                      test_running_migration_is_not_disturbed);
-    add_per_strategy("rules/capabilities-are-refused",
+    add_per_strategy("refusal/capabilities-are-refused",
                      test_capabilities_are_refused);
-    add_per_strategy("rules/verify-finds-a-difference",
+    add_per_strategy("refusal/verify-finds-a-difference",
                      test_verify_finds_a_difference);
-    qtest_add_func("ram-reset/rules/two-loads-while-stopped",
+    qtest_add_func("ram-reset/refusal/two-loads-while-stopped",
                    test_two_loads_while_stopped);
-    qtest_add_func("ram-reset/rules/prealloc-stays-allocated",
+    qtest_add_func("ram-reset/refusal/prealloc-stays-allocated",
                    test_prealloc_stays_allocated);
-    qtest_add_data_func("ram-reset/rules/failing-strategy-falls-back/madvise",
+    qtest_add_data_func("ram-reset/refusal/failing-strategy-falls-back/madvise",
                         "madvise", test_failing_strategy_falls_back);
-    qtest_add_data_func("ram-reset/rules/failing-strategy-falls-back/auto",
+    qtest_add_data_func("ram-reset/refusal/failing-strategy-falls-back/auto",
                         "auto", test_failing_strategy_falls_back);
-    qtest_add_func("ram-reset/rules/failing-part-falls-back",
+    qtest_add_func("ram-reset/refusal/failing-part-falls-back",
                    test_failing_part_falls_back);
 }

@@ -494,7 +494,7 @@ static void test_hammer(void)
     snapctl_end(&s);
 }
 
-void add_snapctl_state_tests(void)
+void add_snapctl_save_and_load_tests(void)
 {
     qtest_add_data_func("snapctl/save-and-load/whole", NULL,
                         test_save_and_load);

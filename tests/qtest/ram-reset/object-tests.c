@@ -301,29 +301,29 @@ static void test_every_way_to_load(const void *strategy)
     vm_end(vm);
 }
 
-void add_start_tests(void)
+void add_object_tests(void)
 {
-    qtest_add_func("ram-reset/start/unknown-strategy", test_unknown_strategy);
-    qtest_add_func("ram-reset/start/abstract-class", test_abstract_class);
-    qtest_add_func("ram-reset/start/unknown-property", test_unknown_property);
-    qtest_add_func("ram-reset/start/too-many-threads", test_too_many_threads);
-    qtest_add_func("ram-reset/start/memdev-does-not-exist",
+    qtest_add_func("ram-reset/object/unknown-strategy", test_unknown_strategy);
+    qtest_add_func("ram-reset/object/abstract-class", test_abstract_class);
+    qtest_add_func("ram-reset/object/unknown-property", test_unknown_property);
+    qtest_add_func("ram-reset/object/too-many-threads", test_too_many_threads);
+    qtest_add_func("ram-reset/object/memdev-does-not-exist",
                    test_memdev_does_not_exist);
-    qtest_add_func("ram-reset/start/memdev-is-no-memory-backend",
+    qtest_add_func("ram-reset/object/memdev-is-no-memory-backend",
                    test_memdev_is_no_memory_backend);
-    qtest_add_func("ram-reset/start/memdev-is-not-guest-ram",
+    qtest_add_func("ram-reset/object/memdev-is-not-guest-ram",
                    test_memdev_is_not_guest_ram);
-    qtest_add_func("ram-reset/start/two-objects-cover-all",
+    qtest_add_func("ram-reset/object/two-objects-cover-all",
                    test_two_objects_cover_all);
-    qtest_add_func("ram-reset/start/two-objects-cover-one-block",
+    qtest_add_func("ram-reset/object/two-objects-cover-one-block",
                    test_two_objects_cover_one_block);
-    qtest_add_data_func("ram-reset/start/memdev-wins/first", "",
+    qtest_add_data_func("ram-reset/object/memdev-wins/first", "",
                         test_memdev_wins);
-    qtest_add_data_func("ram-reset/start/memdev-wins/last", NULL,
+    qtest_add_data_func("ram-reset/object/memdev-wins/last", NULL,
                         test_memdev_wins);
-    qtest_add_func("ram-reset/start/hugefile-of-a-new-dimm",
+    qtest_add_func("ram-reset/object/hugefile-of-a-new-dimm",
                    test_hugefile_of_a_new_dimm);
-    qtest_add_func("ram-reset/start/object-add-and-del",
+    qtest_add_func("ram-reset/object/object-add-and-del",
                    test_object_add_and_del);
-    add_per_strategy("start/every-way-to-load", test_every_way_to_load);
+    add_per_strategy("object/every-way-to-load", test_every_way_to_load);
 }

@@ -376,8 +376,9 @@ static void test_virtio_blk(const void *opaque)
 
 static void add(const char *test, const Case *c, void (*func)(const void *))
 {
-    g_autofree char *path = g_strdup_printf("ram-reset/keeps/%s/%s/%s", test,
-                                            c->strategy, mem_name(c->kind));
+    g_autofree char *path = g_strdup_printf("ram-reset/attribute/%s/%s/%s",
+                                            test, c->strategy,
+                                            mem_name(c->kind));
 
     qtest_add_data_func(path, c, func);
 }
@@ -399,7 +400,7 @@ void add_leak_tests(void)
     }
 }
 
-void add_keeps_tests(void)
+void add_attribute_tests(void)
 {
     static const Case cases[] = {
         { "memset", MEM_ANON }, { "memset", MEM_MEMFD },
@@ -419,5 +420,5 @@ void add_keeps_tests(void)
             add("memfd", &cases[i], test_memfd);
         }
     }
-    add_per_strategy("keeps/locked-memory", test_locked_memory);
+    add_per_strategy("attribute/locked-memory", test_locked_memory);
 }
