@@ -126,7 +126,7 @@ def ring3_image() -> Path:
     return _compile(PRODUCTS / 'ring3.bin',
                     [SOURCE / 'ring3-boot.S', SOURCE / 'ring3.c',
                      SOURCE / 'ring3-code.c', SOURCE / 'ring3-flight.c',
-                     SOURCE / 'ring3-pages.c',
+                     SOURCE / 'ring3-hammer.c', SOURCE / 'ring3-pages.c',
                      SOURCE / 'ring3-regs.c', SOURCE / 'ring3-shmem.c',
                      SOURCE / 'ring3-smp.c', SOURCE / 'ring3-snapctl.c',
                      SOURCE / 'ring3-two.c'],

@@ -26,21 +26,15 @@
  *                                   pairs that are always equal, or it says
  *                                   '!'; the page behind them is scratch
  *
- * snap-loop, snap-repeat and hammer need the persistent region, where they keep what loads
- * must not take back.
+ * snap-loop, snap-repeat and hammer need the persistent region, where they keep
+ * state that loads must not take back.  hammer is in ring3-hammer.c.
  */
 
 #include "ring3-snapctl.h"
 
 #define MSIX_PLACE      0xf0010000
 
-#define MSIX_SIZE       0x1000
-#define MSIX_ADDRESS    8       /* bytes of it, at the table's beginning */
-#define MSIX_DATA       8
-#define MSIX_CONTROL    12
-#define MSIX_ENABLE     0x80000000u
-
-static uint64_t reg_read(const Snapctl *s, uint64_t offset, unsigned size)
+uint64_t snapctl_read(const Snapctl *s, uint64_t offset, unsigned size)
 {
     uint64_t addr = s->bar[SNAPCTL_REGS_BAR] + offset;
 
@@ -56,7 +50,7 @@ static uint64_t reg_read(const Snapctl *s, uint64_t offset, unsigned size)
     }
 }
 
-static void write_to(uint64_t addr, uint64_t value, unsigned size)
+void write_sized(uint64_t addr, uint64_t value, unsigned size)
 {
     switch (size) {
     case 1:
@@ -73,14 +67,13 @@ static void write_to(uint64_t addr, uint64_t value, unsigned size)
     }
 }
 
-static void reg_write(const Snapctl *s, uint64_t offset, uint64_t value,
-                      unsigned size)
+void snapctl_write(const Snapctl *s, uint64_t offset, uint64_t value,
+                   unsigned size)
 {
-    write_to(s->bar[SNAPCTL_REGS_BAR] + offset, value, size);
+    write_sized(s->bar[SNAPCTL_REGS_BAR] + offset, value, size);
 }
 
-/* Decoding is off meanwhile: no other place is ever seen */
-static void map(const Snapctl *s)
+void snapctl_map(const Snapctl *s)
 {
     config_write(s->devfn, PCI_COMMAND, 0);
     config_write(s->devfn, PCI_BAR(SNAPCTL_REGS_BAR), s->bar[SNAPCTL_REGS_BAR]);
@@ -104,7 +97,7 @@ static void locate(Snapctl *s)
         s->bar[SNAPCTL_REGS_BAR] = REGS_PLACE;
         s->bar[SNAPCTL_MSIX_BAR] = MSIX_PLACE;
         s->bar[SNAPCTL_REGION_BAR] = REGION_PLACE;
-        map(s);
+        snapctl_map(s);
     }
 }
 
@@ -115,7 +108,7 @@ bool snapctl_find(Snapctl *s)
     for (s->devfn = 0; s->devfn < 256; s->devfn += 8) {
         if (config_read(s->devfn, PCI_ID) == id) {
             locate(s);
-            return reg_read(s, SNAPCTL_MAGIC, 4) == SNAPCTL_MAGIC_VALUE;
+            return snapctl_read(s, SNAPCTL_MAGIC, 4) == SNAPCTL_MAGIC_VALUE;
         }
     }
     return false;
@@ -123,16 +116,16 @@ bool snapctl_find(Snapctl *s)
 
 volatile Region *snapctl_region(const Snapctl *s)
 {
-    bool there = reg_read(s, SNAPCTL_FEATURES, 4) & SNAPCTL_FEATURE_REGION;
+    bool there = snapctl_read(s, SNAPCTL_FEATURES, 4) & SNAPCTL_FEATURE_REGION;
 
     return there ? (volatile Region *)s->bar[SNAPCTL_REGION_BAR] : NULL;
 }
 
-static uint32_t wait_done(const Snapctl *s)
+uint32_t snapctl_wait(const Snapctl *s)
 {
     uint32_t status;
 
-    while ((status = reg_read(s, SNAPCTL_STATUS, 4)) ==
+    while ((status = snapctl_read(s, SNAPCTL_STATUS, 4)) ==
            SNAPCTL_STATUS_PENDING) {
         asm volatile("pause");
     }
@@ -143,11 +136,11 @@ static void answer_command(const Snapctl *s, uint32_t slot, uint32_t command)
 {
     uint64_t outcome[3];
 
-    reg_write(s, SNAPCTL_SLOT, slot, 4);
-    reg_write(s, SNAPCTL_COMMAND, command, 4);
-    outcome[0] = wait_done(s);
-    outcome[1] = reg_read(s, SNAPCTL_ERROR, 4);
-    outcome[2] = reg_read(s, SNAPCTL_GENERATION, 8);
+    snapctl_write(s, SNAPCTL_SLOT, slot, 4);
+    snapctl_write(s, SNAPCTL_COMMAND, command, 4);
+    outcome[0] = snapctl_wait(s);
+    outcome[1] = snapctl_read(s, SNAPCTL_ERROR, 4);
+    outcome[2] = snapctl_read(s, SNAPCTL_GENERATION, 8);
     answer_ok(outcome, 3);
 }
 
@@ -158,9 +151,9 @@ uint32_t snapctl_command(const Snapctl *s, volatile Region *r,
     for (;;) {
         uint32_t status, error;
 
-        reg_write(s, SNAPCTL_SLOT, (uint64_t)command << 32 | slot, 8);
-        status = wait_done(s);
-        error = reg_read(s, SNAPCTL_ERROR, 4);
+        snapctl_write(s, SNAPCTL_SLOT, (uint64_t)command << 32 | slot, 8);
+        status = snapctl_wait(s);
+        error = snapctl_read(s, SNAPCTL_ERROR, 4);
         if (status != SNAPCTL_STATUS_REFUSED ||
             (error != SNAPCTL_ERROR_TOO_SOON && error != SNAPCTL_ERROR_BUSY)) {
             return status;
@@ -188,11 +181,11 @@ static void snap_loop(const Snapctl *s, uint64_t count, uint32_t slot,
     r->loads = 0;
     r->refused = 0;
     r->stop = 0;
-    r->generation = reg_read(s, SNAPCTL_GENERATION, 8);
+    r->generation = snapctl_read(s, SNAPCTL_GENERATION, 8);
 
     status = snapctl_command(s, r, slot, SNAPCTL_COMMAND_SAVE);
     /* once with what the save has left, then with each load */
-    generation = reg_read(s, SNAPCTL_GENERATION, 8);
+    generation = snapctl_read(s, SNAPCTL_GENERATION, 8);
     if (status == SNAPCTL_STATUS_LOADED) {
         if (generation <= r->generation) {
             put_char('!');
@@ -241,94 +234,6 @@ uint64_t snapctl_draw(volatile Region *r)
                                   __ATOMIC_RELAXED));
 }
 
-/* Half of them such that one or two registers take them as they are */
-static uint64_t draw_value(volatile Region *r)
-{
-    uint64_t x = snapctl_draw(r);
-
-    return x & 1 ? x & 0x300000006 : snapctl_draw(r);
-}
-
-static void hammer_regs(const Snapctl *s, volatile Region *r)
-{
-    uint64_t x = snapctl_draw(r);
-    unsigned size = 1 << (x & 3);
-    uint64_t end = x & 4 ? SNAPCTL_REGS_SIZE
-                         : SNAPCTL_RANDOM + SNAPCTL_RANDOM_SIZE;
-    uint64_t offset = (x >> 8) % (end - size + 1);
-
-    if (x & 0x18) {
-        offset &= -(uint64_t)size;
-    }
-    if (x & 0x20) {
-        reg_write(s, offset, draw_value(r), size);
-    } else {
-        reg_read(s, offset, size);
-    }
-}
-
-/* Slots and commands are there, but for one in 16 */
-static void hammer_command(const Snapctl *s, volatile Region *r)
-{
-    uint64_t x = snapctl_draw(r);
-    uint32_t command = x & 0x300 ? SNAPCTL_COMMAND_LOAD : SNAPCTL_COMMAND_SAVE;
-
-    reg_write(s, SNAPCTL_SLOT, x % 16 ? (x >> 4) % 2 : x >> 32, 4);
-    reg_write(s, SNAPCTL_COMMAND, (x >> 16) % 16 ? command : x >> 32, 4);
-    if (x & 0x80) {
-        wait_done(s);
-    }
-}
-
-/*
- * The messages that loads send go where they overwrite nothing, or the guest
- * would do damage to itself: to the page right behind the pairs.
- */
-static void enable_msix(const Snapctl *s, uint64_t scratch)
-{
-    uint32_t capability = config_read(s->devfn, PCI_CAPABILITIES) & 0xff;
-    uint64_t entry = s->bar[SNAPCTL_MSIX_BAR];
-
-    write_to(entry, scratch, 8);
-    write_to(entry + MSIX_DATA, 0x5aa5c33c, 4);
-    write_to(entry + MSIX_CONTROL, 0, 4);
-    config_write(s->devfn, capability, MSIX_ENABLE);
-}
-
-static void hammer_msix(const Snapctl *s, volatile Region *r, uint64_t scratch)
-{
-    uint64_t x = snapctl_draw(r);
-    unsigned size = 1 << (x & 3);
-    uint64_t offset = (x >> 8) % (x & 4 ? 32 : MSIX_SIZE - size + 1);
-    uint64_t addr = s->bar[SNAPCTL_MSIX_BAR];
-
-    if (offset < MSIX_ADDRESS) {
-        write_to(addr, scratch + ((x >> 32) & 0xffc), 8);
-    } else {
-        write_to(addr + offset, draw_value(r), size);
-    }
-}
-
-/*
- * Any register, but the region does not go where QEMU's and KVM's own memory
- * is, nor beyond what the host's CPU can address: KVM would not take it.
- */
-static void hammer_config(const Snapctl *s, volatile Region *r)
-{
-    uint64_t x = snapctl_draw(r);
-    uint32_t offset = x % CONFIG_SIZE & ~3u;
-    uint32_t value = x >> 32;
-
-    if (offset == PCI_BAR(SNAPCTL_REGION_BAR)) {
-        value &= 0x7fffffff;
-    } else if (offset == PCI_BAR(SNAPCTL_REGION_BAR) + 4) {
-        value &= 0xf;
-    }
-    config_read(s->devfn, offset);
-    config_write(s->devfn, offset, value);
-    map(s);
-}
-
 bool snapctl_pair(volatile Region *r, uint64_t addr, uint64_t pages)
 {
     uint64_t x = snapctl_draw(r);
@@ -345,41 +250,6 @@ bool snapctl_pair(volatile Region *r, uint64_t addr, uint64_t pages)
     return true;
 }
 
-static void hammer(const Snapctl *s, uint64_t steps, uint64_t seed,
-                   uint64_t addr, uint64_t pages)
-{
-    volatile Region *r = snapctl_region(s);
-    uint64_t scratch = addr + pages * PAGE_SIZE;
-
-    set(addr, pages * PAGE_SIZE, 0);
-    r->random = seed;
-    r->steps = 0;
-    r->stop = 0;
-    enable_msix(s, scratch);
-    do {
-        while (r->steps < steps && !r->stop) {
-            uint64_t kind = snapctl_draw(r) % 128;
-
-            __atomic_add_fetch(&r->steps, 1, __ATOMIC_RELAXED);
-            if (!snapctl_pair(r, addr, pages)) {
-                return;
-            }
-            if (kind < 2) {
-                hammer_config(s, r);
-            } else if (kind < 8) {
-                hammer_msix(s, r, scratch);
-            } else if (kind < 10) {
-                hammer_command(s, r);
-            } else {
-                hammer_regs(s, r);
-            }
-        }
-        /* what the last step has asked for may lead back into the loop */
-        wait_done(s);
-    } while (r->steps < steps && !r->stop);
-    answer("ok", r->steps);
-}
-
 bool serve_snapctl(const char *line, const uint64_t *n)
 {
     Snapctl s;
@@ -390,9 +260,9 @@ bool serve_snapctl(const char *line, const uint64_t *n)
     if (take_word(&line, "snap-where")) {
         answer_ok(s.bar, BARS);
     } else if (take_word(&line, "snap-read")) {
-        answer("ok", reg_read(&s, n[0], n[1]));
+        answer("ok", snapctl_read(&s, n[0], n[1]));
     } else if (take_word(&line, "snap-write")) {
-        reg_write(&s, n[0], n[1], n[2]);
+        snapctl_write(&s, n[0], n[1], n[2]);
         answer_ok(NULL, 0);
     } else if (take_word(&line, "snap")) {
         answer_command(&s, n[0], n[1]);
@@ -403,7 +273,7 @@ bool serve_snapctl(const char *line, const uint64_t *n)
     } else if (snapctl_region(&s) && take_word(&line, "snap-repeat")) {
         snap_repeat(&s, n[0], n[1]);
     } else if (snapctl_region(&s) && take_word(&line, "hammer")) {
-        hammer(&s, n[0], n[1], n[2], n[3]);
+        snapctl_hammer(&s, n[0], n[1], n[2], n[3]);
     } else {
         return false;
     }

@@ -28,6 +28,20 @@ typedef struct Region {
 bool snapctl_find(Snapctl *s);
 volatile Region *snapctl_region(const Snapctl *s);
 
+/* A register, by an access of 1, 2, 4 or 8 bytes */
+uint64_t snapctl_read(const Snapctl *s, uint64_t offset, unsigned size);
+void snapctl_write(const Snapctl *s, uint64_t offset, uint64_t value,
+                   unsigned size);
+
+/* The same at any address */
+void write_sized(uint64_t addr, uint64_t value, unsigned size);
+
+/* Writes the BARs; decoding is off meanwhile, so no other place is ever seen */
+void snapctl_map(const Snapctl *s);
+
+/* Waits for the end of a command; its status */
+uint32_t snapctl_wait(const Snapctl *s);
+
 /* The status; asks again for as long as the device says "wait" */
 uint32_t snapctl_command(const Snapctl *s, volatile Region *r, uint32_t slot,
                          uint32_t command);
@@ -40,5 +54,9 @@ uint64_t snapctl_draw(volatile Region *r);
  * the guest says '!' if another two are not equal
  */
 bool snapctl_pair(volatile Region *r, uint64_t addr, uint64_t pages);
+
+/* Answers the command "hammer" */
+void snapctl_hammer(const Snapctl *s, uint64_t steps, uint64_t seed,
+                    uint64_t addr, uint64_t pages);
 
 #endif
