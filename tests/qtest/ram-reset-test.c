@@ -18,9 +18,13 @@ int main(int argc, char **argv)
     }
     add_roundtrip_tests();
     add_memory_tests();
+    add_untouched_tests();
     add_refusal_tests();
+    add_fallback_tests();
+    add_verify_tests();
     add_attribute_tests();
     add_rewind_tests();
+    add_rewind_random_tests();
     add_object_tests();
     add_auto_tests();
     add_machine_tests();

@@ -16,5 +16,6 @@ int main(int argc, char **argv)
     }
     add_snapctl_register_tests();
     add_snapctl_save_and_load_tests();
+    add_snapctl_migration_tests();
     return g_test_run();
 }

@@ -16,122 +16,7 @@
 typedef struct Case {
     const char *strategy;
     MemKind kind;
-    uint64_t size;              /* for the tests that take one */
 } Case;
-
-/* What a leak would show in */
-typedef struct Footprint {
-    unsigned mappings, fds;
-    uint64_t free_hugepages, reserved_hugepages;
-    uint64_t ram_kib, process_kib;
-} Footprint;
-
-/* Without the stack and the guard page of each thread: some come late */
-static unsigned mappings(Vm *vm)
-{
-    uint64_t threads, before;
-    unsigned n;
-
-    do {
-        before = vm_status_kib(vm, "Threads");
-        n = vm_mappings(vm);
-        threads = vm_status_kib(vm, "Threads");
-    } while (threads != before);
-    return n - 2 * threads;
-}
-
-static Footprint footprint(Vm *vm)
-{
-    return (Footprint) {
-        .mappings = mappings(vm),
-        .fds = vm_fds(vm),
-        .free_hugepages = hugepages("free"),
-        .reserved_hugepages = hugepages("resv"),
-        .ram_kib = vm_smaps_kib(vm, "Rss") +
-                   vm_smaps_kib(vm, "Shared_Hugetlb") +
-                   vm_smaps_kib(vm, "Private_Hugetlb"),
-        .process_kib = vm_resident_kib(vm),
-    };
-}
-
-static void dirty_and_load(Vm *vm, unsigned i)
-{
-    /* Not the same pages each time, but as many hugepages */
-    uint64_t first = HIGH + i * 4 * KiB, at;
-
-    for (at = first; at < vm->size; at += vm->size / 64) {
-        vm_fill(vm, at, 4 * KiB, i);
-    }
-    vm_load(vm, "clean");
-    for (at = first; at < vm->size; at += vm->size / 64) {
-        g_assert_cmphex(vm_byte(vm, at + 1), ==, 0);
-    }
-}
-
-/* What glibc maps for new threads shall be gone with them */
-static Vm *start_without_caches(const Case *c, const char *object)
-{
-    Vm *vm;
-
-    setenv("MALLOC_ARENA_MAX", "1", 1);
-    setenv("GLIBC_TUNABLES", "glibc.pthread.stack_cache_size=0", 1);
-    vm = vm_start(c->kind, c->size, object);
-    unsetenv("MALLOC_ARENA_MAX");
-    unsetenv("GLIBC_TUNABLES");
-    return vm;
-}
-
-static void test_nothing_leaks(const void *opaque)
-{
-    const Case *c = opaque;
-    const unsigned loads = rounds(50, 18);
-    /* In-place clearing keeps the 64 pages of each load, discarding does not */
-    const uint64_t cleared_kib = (loads - 2) * 64 * 4;
-    g_autofree char *object = vm_object(c->strategy, "");
-    bool may_clear = (!strcmp(c->strategy, "memset") ||
-                      g_str_has_prefix(c->strategy, "auto")) &&
-                     c->kind != MEM_HUGETLB_FILE;
-    Footprint second, last;
-    Vm *vm;
-
-    if (mem_skip(c->kind)) {
-        return;
-    }
-    if (mem_page_size(c->kind) == 2 * MiB && hugepages("free") < 560) {
-        g_test_skip("fewer than 560 hugepages of 2 MiB are free, raise "
-                    "vm.nr_hugepages");
-        return;
-    }
-    vm = start_without_caches(c, object);
-    vm_save(vm, "clean");
-    for (unsigned i = 1; i <= 2; i++) {
-        dirty_and_load(vm, i);
-    }
-    second = footprint(vm);
-    for (unsigned i = 3; i <= loads; i++) {
-        dirty_and_load(vm, i);
-    }
-    last = footprint(vm);
-    g_assert_cmpuint(last.mappings, ==, second.mappings);
-    g_assert_cmpuint(last.fds, ==, second.fds);
-    if (mem_page_size(c->kind) == 2 * MiB) {    /* else they are others' */
-        g_assert_cmpuint(last.free_hugepages, ==, second.free_hugepages);
-        g_assert_cmpuint(last.reserved_hugepages, ==,
-                         second.reserved_hugepages);
-    }
-    g_assert_cmpuint(last.ram_kib, <=, second.ram_kib + cleared_kib);
-    if (!may_clear) {
-        g_assert_cmpuint(last.ram_kib, ==, second.ram_kib);
-    }
-    /* QEMU's heap grows for 200 loads, by 1.4 MiB, with no object by 1.9 */
-    g_assert_cmpuint(last.process_kib, <=, second.process_kib + 3 * 1024 +
-                     (may_clear ? cleared_kib : 0));
-    g_test_message("%u mappings, %u files, %" PRIu64 " free hugepages, "
-                   "%" PRIu64 " KiB of RAM, %" PRIu64 " KiB in all",
-                   last.mappings, last.fds, last.free_hugepages, last.ram_kib,
-                   last.process_kib);
-    vm_end(vm);
-}
 
 /* NUMA policies that are in force, and where */
 static char *numa_policy(Vm *vm)
@@ -262,12 +147,12 @@ static void test_preallocation(const void *opaque)
         return;
     }
     vm = vm_with_props(c, ",prealloc=on", "");
-    resident = footprint(vm).ram_kib;
+    resident = vm_ram_kib(vm);
     g_assert_cmpuint(resident, ==, SIZE / KiB);
     vm_save(vm, "clean");
     load_with_data(vm, strategy);
     load_with_data(vm, strategy);
-    g_assert_cmpuint(footprint(vm).ram_kib, ==, SIZE / KiB);
+    g_assert_cmpuint(vm_ram_kib(vm), ==, SIZE / KiB);
     vm_end(vm);
 }
 
@@ -381,23 +266,6 @@ static void add(const char *test, const Case *c, void (*func)(const void *))
                                             mem_name(c->kind));
 
     qtest_add_data_func(path, c, func);
-}
-
-void add_leak_tests(void)
-{
-    /* A fresh memfd needs hugepages beside those of the old one */
-    static const Case leaks[] = {
-        { "memset", MEM_ANON, GiB }, { "memset", MEM_MEMFD, GiB },
-        { "madvise", MEM_ANON, GiB }, { "madvise", MEM_MEMFD, GiB },
-        { "madvise", MEM_HUGETLB, GiB }, { "remap", MEM_ANON, GiB },
-        { "remap", MEM_MEMFD, GiB }, { "remap", MEM_HUGETLB, 512 * MiB },
-        { "hugefile", MEM_HUGETLB_FILE, GiB }, { "auto", MEM_ANON, GiB },
-        { "auto", MEM_MEMFD, GiB },
-    };
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(leaks); i++) {
-        add("no-leak-in-many-loads", &leaks[i], test_nothing_leaks);
-    }
 }
 
 void add_attribute_tests(void)

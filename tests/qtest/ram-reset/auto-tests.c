@@ -42,7 +42,7 @@ static void assert_strategy(Vm *vm, const char *strategy)
     g_assert_false(qdict_get_bool(block, "fallback"));
 }
 
-/* What the decision on block "ram" says of @key */
+/* The value of @key of the decision on block "ram" */
 static uint64_t decision(Vm *vm, const char *key)
 {
     g_autoptr(QDict) block = vm_query_block(vm, "ram");
@@ -50,7 +50,7 @@ static uint64_t decision(Vm *vm, const char *key)
     return qdict_get_int(qdict_get_qdict(block, "decision"), key);
 }
 
-/* What is used again: so many bytes, and what a reset writes to each time */
+/* Memory used again: so many bytes, and pages that each reset writes to */
 static void assert_again(Vm *vm, uint64_t bytes)
 {
     uint64_t again = decision(vm, "again");
@@ -112,7 +112,7 @@ static void test_choice(const void *opaque)
     }
 }
 
-/* What cannot be is said to be so, and why */
+/* The decision says which candidates were refused, and why */
 static void test_refused_candidates(void)
 {
     g_autofree char *costs = costs_file(1000, 1, 1, 1);
@@ -135,7 +135,7 @@ static void test_refused_candidates(void)
     unlink(costs);
 }
 
-/* One byte in each page of [@from, @to) */
+/* Write a byte of each page of [@from, @to) */
 static void touch(Vm *vm, uint64_t from, uint64_t to)
 {
     for (; from < to; from += PAGE) {
@@ -144,9 +144,9 @@ static void touch(Vm *vm, uint64_t from, uint64_t to)
 }
 
 /*
- * The lower part is used in each round, the upper one but once.  Where clearing
- * a page costs twice as much as discarding it, and a fault more than both, what
- * is used again is cleared in place.
+ * The lower part is used in each round, the upper part but once.  Clearing a
+ * page costs twice as much as discarding it, and a fault more than both, so
+ * memory that is used again is cleared in place.
  */
 static void test_split(const void *opaque)
 {
@@ -177,7 +177,7 @@ static void test_split(const void *opaque)
     unlink(costs);
 }
 
-/* What the guest has touched is found out, whatever was done the last time */
+/* auto finds the pages that the guest has touched, after any strategy */
 static void test_learns(const void *opaque)
 {
     const char *strategy = opaque;

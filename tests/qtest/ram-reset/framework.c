@@ -1,13 +1,11 @@
 /*
- * What the RAM reset tests share: a machine to load snapshots in
+ * RAM reset tests: a machine to load snapshots in
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include "qemu/cutils.h"
 #include "qemu/units.h"
 #include "qobject/qdict.h"
 #include "qobject/qlist.h"
@@ -41,91 +39,7 @@ void use_small_pages(bool on)
     small_pages = on;
 }
 
-const char *mem_name(MemKind kind)
-{
-    static const char *const names[MEM__MAX] = {
-        "anon", "thp", "memfd", "hugetlb", "hugetlb-private",
-        "hugetlb-file", "private-file",
-    };
-
-    return names[kind];
-}
-
-uint64_t mem_page_size(MemKind kind)
-{
-    switch (kind) {
-    case MEM_HUGETLB:
-    case MEM_HUGETLB_PRIVATE:
-    case MEM_HUGETLB_FILE:
-        return 2 * MiB;
-    default:
-        return PAGE;
-    }
-}
-
-/*
- * A hugetlbfs of our own; NULL if we may not mount one.  Nobody sees it but
- * by way of our descriptor, so that it goes when we do, crash or not.
- */
-static const char *mount_huge_dir(void)
-{
-    static char *huge_dir;
-
-    if (!huge_dir) {
-        g_autofree char *dir = g_strdup_printf("%s/ram-reset-huge-%d",
-                                               g_get_tmp_dir(), getpid());
-        int fd = -1;
-
-        if (g_mkdir_with_parents(dir, 0700) == 0 &&
-            mount("none", dir, "hugetlbfs", 0, "pagesize=2M") == 0) {
-            fd = open(dir, O_RDONLY | O_DIRECTORY);
-            umount2(dir, MNT_DETACH);
-        }
-        rmdir(dir);
-        if (fd < 0) {
-            return NULL;
-        }
-        huge_dir = g_strdup_printf("/proc/%d/fd/%d", getpid(), fd);
-    }
-    return huge_dir;
-}
-
-const char *mem_missing(MemKind kind)
-{
-    g_autofree char *thp = NULL;
-
-    switch (kind) {
-    case MEM_THP:
-        if (!g_file_get_contents("/sys/kernel/mm/transparent_hugepage/enabled",
-                                 &thp, NULL, NULL) || strstr(thp, "[never]")) {
-            return "transparent hugepages are off on this host";
-        }
-        return NULL;
-    case MEM_HUGETLB_FILE:
-        if (!mount_huge_dir()) {
-            return "hugetlbfs cannot be mounted here, run as root";
-        }
-        /* fall through */
-    case MEM_HUGETLB:
-    case MEM_HUGETLB_PRIVATE:
-        return hugepages("free") < 64 ? "fewer than 64 hugepages of 2 MiB are "
-                                         "free, raise vm.nr_hugepages" : NULL;
-    default:
-        return NULL;
-    }
-}
-
-bool mem_skip(MemKind kind)
-{
-    const char *missing = mem_missing(kind);
-
-    if (missing) {
-        g_test_skip(missing);
-    }
-    return missing;
-}
-
-static char *temp_name(const char *suffix)
+char *temp_name(const char *suffix)
 {
     static unsigned count;
 
@@ -230,7 +144,7 @@ Vm *vm_start(MemKind kind, uint64_t size, const char *extra)
         vm->ram_file = make_ram_file(size);
     }
     if (kind == MEM_HUGETLB_FILE) {
-        vm->ram_file = g_strdup_printf("%s/ram", mount_huge_dir());
+        vm->ram_file = g_strdup_printf("%s/ram", mem_huge_dir());
     }
     vm_run(vm, kind, size, extra);
     return vm;
@@ -287,88 +201,25 @@ void vm_end(Vm *vm)
     g_free(vm);
 }
 
-static char *state_file, *split_file;
-
-static void remove_split_file(void)
+void vm_hmp_ok(Vm *vm, const char *fmt, ...)
 {
-    unlink(split_file);
-    g_clear_pointer(&split_file, g_free);
-}
-
-static void remove_state_file(void)
-{
-    unlink(state_file);
-}
-
-char *costs_file(double clear, double discard, double remap, double fault)
-{
-    static const char *const kinds[] = { "anonymous", "shared", "hugetlb" };
-    g_autoptr(GString) text = g_string_new(NULL);
-    char *name = temp_name("costs");
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
-        g_string_append_printf(text, "[%s]\ngranule=4096\ntest=%f\nclear=%f\n"
-                               "discard-call=1000\ndiscard=%f\n"
-                               "remap-call=1000\n"
-                               "remap=%f\nfault=%f\nguest-fault=0\n"
-                               "guest-map=0\n", kinds[i], clear, clear, discard,
-                               remap, fault);
-    }
-    g_assert_true(g_file_set_contents(name, text->str, -1, NULL));
-    return name;
-}
-
-char *vm_object(const char *strategy, const char *props)
-{
-    if (!g_strcmp0(strategy, "auto-split")) {
-        if (!split_file) {
-            /* What is better depends on how many pages are used again */
-            split_file = costs_file(100, 100, 1e6, 50);
-            atexit(remove_split_file);
-        }
-        return g_strdup_printf("-object ram-reset-auto,id=rr0,costs=%s%s",
-                               split_file, props);
-    }
-    if (!g_strcmp0(strategy, "hugefile")) {
-        if (!state_file) {
-            state_file = temp_name("state");
-            atexit(remove_state_file);
-        }
-        return g_strdup_printf("-object ram-reset-hugefile,id=rr0,memdev=ram,"
-                               "state=%s%s", state_file, props);
-    }
-    return strategy ? g_strdup_printf("-object ram-reset-%s,id=rr0%s",
-                                      strategy, props) : g_strdup("");
-}
-
-char *vm_dimm(const char *object, const char *type, ...)
-{
-    g_autofree char *backend = NULL;
+    g_autofree char *text = NULL;
     va_list ap;
 
-    va_start(ap, type);
-    backend = g_strdup_vprintf(type, ap);
+    va_start(ap, fmt);
+    text = qtest_vhmp(vm->qts, fmt, ap);
     va_end(ap);
-    return g_strdup_printf("%s -m 16m,maxmem=1g,slots=1 -object %s,id=more "
-                           "-device pc-dimm,memdev=more,id=dimm0", object,
-                           backend);
-}
-
-static void hmp_ok(Vm *vm, const char *command, const char *tag)
-{
-    g_autofree char *text = qtest_hmp(vm->qts, "%s %s", command, tag);
-
     g_assert_cmpstr(text, ==, "");
 }
 
 void vm_save(Vm *vm, const char *tag)
 {
-    hmp_ok(vm, "savevm", tag);
+    vm_hmp_ok(vm, "savevm %s", tag);
 }
 
 void vm_load(Vm *vm, const char *tag)
 {
-    hmp_ok(vm, "loadvm", tag);
+    vm_hmp_ok(vm, "loadvm %s", tag);
 }
 
 void vm_load_says(Vm *vm, const char *tag, const char *message)
@@ -381,114 +232,24 @@ void vm_load_says(Vm *vm, const char *tag, const char *message)
     g_assert_nonnull(strstr(text, message));
 }
 
-/* In pieces, for QEMU keeps what it has allocated for a large command */
-void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte)
-{
-    for (uint64_t end = addr + len; addr < end; addr += MiB) {
-        qtest_memset(vm->qts, the_machine()->ram + addr, byte,
-                     MIN(MiB, end - addr));
-    }
-}
-
-void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len)
-{
-    g_autofree uint32_t *buf = g_malloc(len);
-
-    for (uint64_t i = 0; i < len / sizeof(*buf); i++) {
-        buf[i] = g_rand_int(rand);
-    }
-    qtest_bufwrite(vm->qts, the_machine()->ram + addr, buf, len);
-}
-
-uint8_t vm_byte(Vm *vm, uint64_t addr)
-{
-    return qtest_readb(vm->qts, the_machine()->ram + addr);
-}
-
-uint8_t *vm_content(Vm *vm)
-{
-    uint8_t *content = g_malloc(vm->size);
-    uint64_t done = 0;
-
-    while (done < vm->size) {
-        ssize_t n = pread(vm->mem, content + done, vm->size - done,
-                          vm->hva + done);
-
-        g_assert_cmpint(n, >, 0);
-        done += n;
-    }
-    return content;
-}
-
-void vm_assert_content(Vm *vm, const uint8_t *expected)
-{
-    g_autofree uint8_t *content = vm_content(vm);
-    uint64_t i = 0;
-
-    if (!memcmp(content, expected, vm->size)) {
-        return;
-    }
-    while (content[i] == expected[i]) {
-        i++;
-    }
-    g_test_message("RAM at 0x%" PRIx64 " is %02x, should be %02x", i,
-                   content[i], expected[i]);
-    g_assert_not_reached();
-}
-
-uint64_t pages_with_data(const uint8_t *content, uint64_t size)
-{
-    uint64_t pages = 0;
-
-    for (uint64_t i = 0; i < size; i += PAGE) {
-        pages += !buffer_is_zero(content + i, PAGE);
-    }
-    return pages;
-}
-
-uint64_t pages_to_clear(const uint8_t *before, const uint8_t *after,
-                        uint64_t size)
-{
-    uint64_t pages = 0;
-
-    for (uint64_t i = 0; i < size; i += PAGE) {
-        pages += !buffer_is_zero(before + i, PAGE) &&
-                 buffer_is_zero(after + i, PAGE);
-    }
-    return pages;
-}
-
-const char *expected_reason(const char *strategy, MemKind kind)
-{
-    if (!strcmp(strategy, "madvise") && kind == MEM_FILE) {
-        return "private mapping of a file";
-    }
-    if (!strcmp(strategy, "remap")) {
-        switch (kind) {
-        case MEM_FILE:
-        case MEM_HUGETLB_FILE:
-            return "its file is not a memfd";
-        case MEM_HUGETLB_PRIVATE:
-            return "fresh private hugepages";
-        default:
-            break;
-        }
-    }
-    return NULL;
-}
-
-const char *expected_strategy(const char *strategy, MemKind kind)
-{
-    if (g_str_has_prefix(strategy, "auto")) {
-        return NULL;
-    }
-    return expected_reason(strategy, kind) ? "memset" : strategy;
-}
-
 QDict *vm_query(Vm *vm)
 {
     return qtest_qmp_assert_success_ref(vm->qts,
                                         "{'execute': 'query-ram-reset'}");
+}
+
+uint64_t vm_counter(Vm *vm, const char *name)
+{
+    g_autoptr(QDict) info = vm_query(vm);
+
+    return qdict_get_int(info, name);
+}
+
+void vm_set_capability(Vm *vm, const char *name, bool on)
+{
+    qtest_qmp_assert_success(vm->qts,
+        "{'execute': 'migrate-set-capabilities', 'arguments': {"
+        " 'capabilities': [{'capability': %s, 'state': %i}]}}", name, on);
 }
 
 QDict *vm_query_block(Vm *vm, const char *name)

@@ -1,5 +1,5 @@
 /*
- * What the RAM reset tests share: a machine to load snapshots in
+ * RAM reset tests: a machine to load snapshots in
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +23,7 @@ typedef enum MemKind {
 
 const char *mem_name(MemKind kind);
 
-/* Of the memory that QEMU maps, in bytes */
+/* The size of pages that QEMU maps, in bytes */
 uint64_t mem_page_size(MemKind kind);
 
 /* Why this host has no such memory; NULL if it has */
@@ -32,10 +32,16 @@ const char *mem_missing(MemKind kind);
 /* Skip the test that is running if so */
 bool mem_skip(MemKind kind);
 
+/*
+ * A hugetlbfs of our own; NULL if we may not mount one.  Nobody sees it but
+ * by way of our descriptor, so that it goes when we do, crash or not.
+ */
+const char *mem_huge_dir(void);
+
 /* A file of /sys/kernel/mm/hugepages for 2 MiB pages, such as "free" */
 uint64_t hugepages(const char *what);
 
-/* What differs between the machines that are tested: one per architecture */
+/* A machine to be tested, one per architecture */
 typedef struct Machine {
     const char *args;       /* of the command line */
     uint64_t ram;           /* the guest's address of RAM's first byte */
@@ -54,9 +60,9 @@ void use_small_pages(bool on);
 #define LOW_END (the_machine()->low_end)
 
 /*
- * That machine with a qcow2 disk, under -accel qtest.  RAM is the backend
- * "ram", whose whole content is read through the process's own memory: what
- * the guest cannot see because ROM covers it counts as well.
+ * The machine with a qcow2 disk, under -accel qtest.  RAM is the backend
+ * "ram", whose whole content is read through the process's own memory: RAM that
+ * the guest cannot see because a ROM covers it counts as well.
  */
 typedef struct Vm {
     QTestState *qts;
@@ -67,6 +73,9 @@ typedef struct Vm {
     uint64_t hva;
     int mem;            /* /proc/PID/mem */
 } Vm;
+
+/* The name of a new file, ending in ".@suffix"; the caller frees it */
+char *temp_name(const char *suffix);
 
 /* @extra: more of the command line, or "" */
 Vm *vm_start(MemKind kind, uint64_t size, const char *extra);
@@ -98,7 +107,8 @@ char *vm_object(const char *strategy, const char *props);
 #define DIMM (the_machine()->dimm - the_machine()->ram)
 char *vm_dimm(const char *object, const char *type, ...) G_GNUC_PRINTF(2, 3);
 
-/* HMP savevm and loadvm, which must succeed */
+/* HMP commands, savevm and loadvm, which must succeed */
+void vm_hmp_ok(Vm *vm, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
 void vm_save(Vm *vm, const char *tag);
 void vm_load(Vm *vm, const char *tag);
 
@@ -106,9 +116,9 @@ void vm_load(Vm *vm, const char *tag);
 void vm_load_says(Vm *vm, const char *tag, const char *message);
 
 /*
- * What the guest writes and reads, at an offset from RAM's first byte: any
- * range from 1M on, or below LOW_END, where a ROM covers RAM or a reset writes
- * to it
+ * Writes and reads of the guest, at an offset from RAM's first byte: any range
+ * from 1M on, or below LOW_END.  Between them a ROM covers RAM, or a reset
+ * writes to it.
  */
 void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte);
 void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len);
@@ -126,23 +136,30 @@ uint64_t pages_to_clear(const uint8_t *before, const uint8_t *after,
                         uint64_t size);
 
 /*
- * What a load does: the object's strategy, or clearing in place; NULL if that
- * depends
+ * The strategy that a load uses: the object's, or clearing in place; NULL if
+ * that depends
  */
 const char *expected_strategy(const char *strategy, MemKind kind);
 
 /* Words that must be in the reason for not doing as asked; NULL if it does */
 const char *expected_reason(const char *strategy, MemKind kind);
 
-/* query-ram-reset; the block's part of its last-load */
+/* query-ram-reset; a number of it; the block's part of its last-load */
 QDict *vm_query(Vm *vm);
+uint64_t vm_counter(Vm *vm, const char *name);
 QDict *vm_query_block(Vm *vm, const char *name);
+
+/* A capability of migration */
+void vm_set_capability(Vm *vm, const char *name, bool on);
 
 /* From /proc/PID/status or the smaps entry of RAM, in KiB */
 uint64_t vm_status_kib(Vm *vm, const char *field);
 uint64_t vm_smaps_kib(Vm *vm, const char *field);
 
-/* What the process has, without what is read of programs and libraries */
+/* Resident RAM in KiB, hugepages included */
+uint64_t vm_ram_kib(Vm *vm);
+
+/* Resident memory of the process, without pages of programs and libraries */
 uint64_t vm_resident_kib(Vm *vm);
 
 /* The VmFlags of RAM, in smaps: two letters and a space each */
@@ -173,12 +190,16 @@ void add_per_strategy(const char *path, void (*func)(const void *strategy));
 
 void add_roundtrip_tests(void);
 void add_memory_tests(void);
+void add_untouched_tests(void);
 void add_refusal_tests(void);
+void add_fallback_tests(void);
+void add_verify_tests(void);
 void add_attribute_tests(void);
+void add_rewind_tests(void);
+void add_rewind_random_tests(void);
 void add_object_tests(void);
 void add_auto_tests(void);
 void add_machine_tests(void);
-void add_rewind_tests(void);
 
 /* These count the host's hugepages, take most of them, or compare times */
 void add_hugepage_tests(void);

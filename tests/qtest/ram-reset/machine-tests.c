@@ -21,7 +21,7 @@ typedef struct Case {
     bool small_pages;
 } Case;
 
-/* Of any length and place, so that parts of pages are written to */
+/* Writes of any length and place, so that parts of pages are written to */
 static void scribble(Vm *vm, GRand *rand, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {

@@ -1,5 +1,5 @@
 /*
- * What the RAM reset tests read in /proc and /sys
+ * RAM reset tests: values of /proc and /sys
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -66,6 +66,12 @@ uint64_t vm_smaps_kib(Vm *vm, const char *field)
     g_autofree char *entry = smaps_entry(vm);
 
     return kib_field(entry, field);
+}
+
+uint64_t vm_ram_kib(Vm *vm)
+{
+    return vm_smaps_kib(vm, "Rss") + vm_smaps_kib(vm, "Shared_Hugetlb") +
+           vm_smaps_kib(vm, "Private_Hugetlb");
 }
 
 char *vm_smaps_flags(Vm *vm)

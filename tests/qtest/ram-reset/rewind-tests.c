@@ -5,11 +5,10 @@
  */
 
 #include "qemu/osdep.h"
-#include "qemu/units.h"
 #include "qobject/qdict.h"
-#include "framework.h"
+#include "rewind.h"
 
-#define SIZE     (16 * MiB)
+#define SIZE     REWIND_SIZE
 #define PAGE     (4 * KiB)
 #define HIGH     (1 * MiB)
 #define NR_PAGES (SIZE / PAGE)
@@ -18,53 +17,6 @@ typedef struct Case {
     const char *strategy;
     MemKind kind;
 } Case;
-
-static char *rewinding(const char *strategy, const char *more)
-{
-    g_autofree char *props = g_strdup_printf(",rewind=on%s", more);
-
-    return vm_object(strategy, props);
-}
-
-static bool is_rom(uint64_t addr)
-{
-    return addr >= LOW_END && addr < HIGH;
-}
-
-/* A page of its own random bytes, or of zeros; a word of it sometimes */
-static void write_page(Vm *vm, GRand *rand, uint64_t page)
-{
-    uint64_t addr = page * PAGE;
-
-    switch (g_rand_int_range(rand, 0, 3)) {
-    case 0:
-        vm_fill(vm, addr, PAGE, 0);
-        break;
-    case 1:
-        vm_random(vm, rand, addr + 4 * g_rand_int_range(rand, 0, PAGE / 4), 4);
-        break;
-    default:
-        vm_random(vm, rand, addr, PAGE);
-    }
-}
-
-/* Returns how many pages were written to */
-static unsigned scribble(Vm *vm, GRand *rand, unsigned times)
-{
-    g_autofree bool *written = g_new0(bool, NR_PAGES);
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < times; i++) {
-        uint64_t page = g_rand_int_range(rand, 0, NR_PAGES);
-
-        if (!is_rom(page * PAGE)) {
-            write_page(vm, rand, page);
-            n += !written[page];
-            written[page] = true;
-        }
-    }
-    return n;
-}
 
 static void assert_rewound(Vm *vm)
 {
@@ -105,7 +57,7 @@ static uint64_t of_block(Vm *vm, const char *what)
 static void test_undoes_what_changed(const void *opaque)
 {
     const Case *c = opaque;
-    g_autofree char *object = rewinding(c->strategy, ",verify=on");
+    g_autofree char *object = rewind_object(c->strategy, ",verify=on");
     g_autofree uint8_t *content = NULL;
     GRand *rand;
     Vm *vm;
@@ -115,11 +67,11 @@ static void test_undoes_what_changed(const void *opaque)
     }
     rand = g_rand_new_with_seed(5);
     vm = vm_start(c->kind, SIZE, object);
-    scribble(vm, rand, 2000);
+    rewind_scribble(vm, rand, 2000);
     vm_save(vm, "one");
     content = vm_content(vm);
     for (unsigned round = 0; round < 5; round++) {
-        unsigned n = scribble(vm, rand, round ? 10 + 400 * round : 0);
+        unsigned n = rewind_scribble(vm, rand, round ? 10 + 400 * round : 0);
         uint64_t restored;
 
         vm_load(vm, "one");
@@ -142,11 +94,11 @@ static void test_undoes_what_changed(const void *opaque)
     g_rand_free(rand);
 }
 
-/* Whatever was loaded or saved last is what a load can rewind to */
+/* A load can rewind to the snapshot that was loaded or saved last */
 static void test_after_a_load(const void *opaque)
 {
     const Case *c = opaque;
-    g_autofree char *object = rewinding(c->strategy, ",verify=on");
+    g_autofree char *object = rewind_object(c->strategy, ",verify=on");
     g_autofree uint8_t *one = NULL, *two = NULL;
     GRand *rand;
     Vm *vm;
@@ -156,25 +108,25 @@ static void test_after_a_load(const void *opaque)
     }
     rand = g_rand_new_with_seed(6);
     vm = vm_start(c->kind, SIZE, object);
-    scribble(vm, rand, 1000);
+    rewind_scribble(vm, rand, 1000);
     vm_save(vm, "one");
     one = vm_content(vm);
-    scribble(vm, rand, 1000);
+    rewind_scribble(vm, rand, 1000);
     vm_save(vm, "two");
     two = vm_content(vm);
-    scribble(vm, rand, 10);
+    rewind_scribble(vm, rand, 10);
 
     vm_load(vm, "one");
     assert_blocker(vm, "another one has been loaded or saved");
     vm_assert_content(vm, one);
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     assert_rewound(vm);
     vm_assert_content(vm, one);
     vm_load(vm, "two");
     assert_blocker(vm, "another one has been loaded or saved");
     vm_assert_content(vm, two);
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "two");
     assert_rewound(vm);
     vm_assert_content(vm, two);
@@ -182,11 +134,11 @@ static void test_after_a_load(const void *opaque)
     /* Another QEMU has nothing yet */
     vm_stop(vm);
     vm_run(vm, c->kind, SIZE, object);
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     assert_blocker(vm, "nothing has been loaded or saved");
     vm_assert_content(vm, one);
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     assert_rewound(vm);
     vm_assert_content(vm, one);
@@ -194,22 +146,15 @@ static void test_after_a_load(const void *opaque)
     g_rand_free(rand);
 }
 
-static void hmp(Vm *vm, const char *command)
-{
-    g_autofree char *text = qtest_hmp(vm->qts, "%s", command);
-
-    g_assert_cmpstr(text, ==, "");
-}
-
 /* A load for which there is a blocker, and the next, for which there is none */
 static void load_with_blocker(Vm *vm, GRand *rand, const uint8_t *content,
                               const char *blocker)
 {
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     vm_assert_content(vm, content);
     assert_blocker(vm, blocker);
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     vm_assert_content(vm, content);
     assert_rewound(vm);
@@ -234,27 +179,27 @@ static void wait_for_migration(Vm *vm)
 
 static void test_blockers(const void *strategy)
 {
-    g_autofree char *object = rewinding(strategy, ",verify=on");
+    g_autofree char *object = rewind_object(strategy, ",verify=on");
     g_autofree char *extra = g_strdup_printf("%s -m 16m,maxmem=1g,slots=2",
                                              object);
     g_autofree uint8_t *content = NULL;
     GRand *rand = g_rand_new_with_seed(7);
     Vm *vm = vm_start(MEM_MEMFD, SIZE, extra);
 
-    scribble(vm, rand, 1000);
+    rewind_scribble(vm, rand, 1000);
     vm_save(vm, "one");
     content = vm_content(vm);
 
     /* Saved anew under the same name, with other content; then as it was */
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_save(vm, "other");
     load_with_blocker(vm, rand, content,
                       "another one has been loaded or saved");
-    hmp(vm, "delvm one");
+    vm_hmp_ok(vm, "delvm one");
     vm_load_says(vm, "one", "does not exist");
     qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
     vm_save(vm, "one");
-    scribble(vm, rand, 10);
+    rewind_scribble(vm, rand, 10);
     vm_load(vm, "one");
     assert_rewound(vm);
     vm_assert_content(vm, content);
@@ -275,7 +220,7 @@ static void test_blockers(const void *strategy)
     vm_load_says(vm, "one", "does not fit");
     qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
     vm_save(vm, "one");
-    scribble(vm, rand, 10);
+    rewind_scribble(vm, rand, 10);
     vm_load(vm, "one");
     assert_rewound(vm);
     vm_assert_content(vm, content);
@@ -283,7 +228,7 @@ static void test_blockers(const void *strategy)
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0', "
         "'property': 'rewind', 'value': false}}");
-    scribble(vm, rand, 100);
+    rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     vm_assert_content(vm, content);
     qtest_qmp_assert_success(vm->qts,
@@ -296,7 +241,7 @@ static void test_blockers(const void *strategy)
 
 static void test_limit(const void *strategy)
 {
-    g_autofree char *object = rewinding(strategy,
+    g_autofree char *object = rewind_object(strategy,
                                         ",rewind-limit=2m,verify=on");
     g_autofree char *warning = NULL;
     g_autofree uint8_t *content = NULL;
@@ -308,7 +253,7 @@ static void test_limit(const void *strategy)
     g_assert_nonnull(strstr(warning, "warning: snapshots cannot be rewound"));
     content = vm_content(vm);
     for (unsigned i = 0; i < 2; i++) {
-        scribble(vm, rand, 100);
+        rewind_scribble(vm, rand, 100);
         vm_load(vm, "one");
         assert_blocker(vm, "rewind-limit=2097152");
         vm_assert_content(vm, content);
@@ -318,70 +263,6 @@ static void test_limit(const void *strategy)
     vm_fill(vm, HIGH, 3 * MiB, 1);
     vm_load(vm, "one");
     assert_rewound(vm);
-    vm_end(vm);
-    g_rand_free(rand);
-}
-
-/* Any sequence, against a model of RAM */
-static void test_random_sequence(const void *opaque)
-{
-    const Case *c = opaque;
-    g_autofree char *object = rewinding(c->strategy, ",verify=on");
-    uint8_t *models[3] = { NULL };
-    guint32 seed = g_test_rand_int();
-    unsigned rewound = 0, loads = 0;
-    GRand *rand;
-    Vm *vm;
-
-    if (mem_skip(c->kind)) {
-        return;
-    }
-    g_test_message("seed %u", seed);
-    rand = g_rand_new_with_seed(seed);
-    vm = vm_start(c->kind, SIZE, object);
-    /* A short one goes on until it has loaded something */
-    for (unsigned i = 0, n = rounds(150, 50); i < n || loads < 5; i++) {
-        unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
-        g_autofree char *tag = g_strdup_printf("slot%u", slot);
-        g_autoptr(QDict) info = NULL;
-
-        switch (g_rand_int_range(rand, 0, 8)) {
-        case 0:
-            vm_save(vm, tag);
-            g_free(models[slot]);
-            models[slot] = vm_content(vm);
-            break;
-        case 1:
-            if (models[slot]) {
-                g_autofree char *command = g_strdup_printf("delvm %s", tag);
-
-                hmp(vm, command);
-                g_clear_pointer(&models[slot], g_free);
-            }
-            break;
-        case 2:
-            qtest_system_reset(vm->qts);
-            break;
-        case 3:
-        case 4:
-        case 5:
-            scribble(vm, rand, 1 << g_rand_int_range(rand, 0, 10));
-            break;
-        default:
-            if (models[slot]) {
-                loads++;
-                vm_load(vm, tag);
-                vm_assert_content(vm, models[slot]);
-                info = vm_query(vm);
-                rewound += qdict_get_bool(qdict_get_qdict(info, "last-load"),
-                                          "rewound");
-            }
-        }
-    }
-    g_test_message("%u of %u loads were rewound", rewound, loads);
-    for (unsigned i = 0; i < G_N_ELEMENTS(models); i++) {
-        g_free(models[i]);
-    }
     vm_end(vm);
     g_rand_free(rand);
 }
@@ -409,7 +290,6 @@ void add_rewind_tests(void)
     for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
         add("undoes-what-changed", &cases[i], test_undoes_what_changed);
         add("after-a-load", &cases[i], test_after_a_load);
-        add("random-sequence", &cases[i], test_random_sequence);
     }
     qtest_add_data_func("ram-reset/rewind/blockers", "auto", test_blockers);
     qtest_add_data_func("ram-reset/rewind/limit", "memset", test_limit);

@@ -18,7 +18,7 @@ typedef struct Case {
     MemKind kind;
 } Case;
 
-/* Where a guest may write: not below the ROMs between 640 KiB and 1 MiB */
+/* A page that a guest may write to: no ROM lies above it */
 static uint64_t random_page(GRand *rand)
 {
     uint64_t page = g_rand_int_range(rand, 0, SIZE / PAGE);
@@ -45,7 +45,7 @@ static void scribble(Vm *vm, GRand *rand, unsigned times)
     }
 }
 
-/* Not one page is left as it was */
+/* No page is left as it was */
 static void poison(Vm *vm, uint8_t byte)
 {
     vm_fill(vm, 0, LOW_END, byte);
@@ -83,7 +83,7 @@ static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
     discarded = qdict_get_int(block, "discarded-pages");
     cleared = qdict_get_int(block, "cleared-pages");
     if (!strcmp(strategy, "memset") || !strcmp(strategy, "hugefile")) {
-        /* What the snapshot overwrites is not cleared before */
+        /* Pages that the snapshot overwrites are not cleared before */
         g_assert_cmpuint(discarded, ==, 0);
         g_assert_cmpuint(cleared, ==, pages_to_clear(before, after, SIZE));
     } else if (strcmp(strategy, "split")) {

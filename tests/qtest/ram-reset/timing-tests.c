@@ -181,7 +181,7 @@ static void test_clearing_does_not_allocate(const void *kind)
 
 #define STRIDE (100 * 4 * KiB)
 
-/* One page in a hundred; returns how many */
+/* Write to each hundredth page; returns how many */
 static uint64_t touch(Vm *vm)
 {
     uint64_t pages = 0;
@@ -231,10 +231,11 @@ typedef struct Count {
 } Count;
 
 /*
- * Of the pagemap: open, close, and one for as many ranges as a buffer holds,
- * which are fewer than pages where those are huge; before Linux 6.7 one that
- * fails, and the words of all pages.  A memfd is asked for its size as well;
- * before, for each run of data and the hole behind it.
+ * System calls of a walk.  The pagemap takes open, close, and one call for as
+ * many ranges as a buffer holds, which are fewer than pages if pages are huge;
+ * before Linux 6.7 one that fails, and reads of the words of all pages.  A
+ * memfd is asked for its size as well; before 6.7, for each run of data and the
+ * hole behind it.
  */
 static void check_page_table_calls(MemKind kind, unsigned calls,
                                    uint64_t touched)

@@ -139,6 +139,14 @@ void snapctl_qmp(Snapctl *s, const char *name)
     qtest_qmp_assert_success(s->vm->qts, "{'execute': %s}", name);
 }
 
+void snapctl_expect_run_state(Snapctl *s, const char *state)
+{
+    g_autoptr(QDict) info = qtest_qmp_assert_success_ref(
+        s->vm->qts, "{'execute': 'query-status'}");
+
+    g_assert_cmpstr(qdict_get_str(info, "status"), ==, state);
+}
+
 void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
                           const char *tag, const char *error)
 {

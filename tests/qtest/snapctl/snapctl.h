@@ -1,5 +1,5 @@
 /*
- * What the snapctl tests share: a machine with the device, and its registers
+ * snapctl tests: a machine with the device, and its registers
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -56,11 +56,15 @@ uint64_t snapctl_counted(Snapctl *s, const char *what);
 /* A QMP command without arguments */
 void snapctl_qmp(Snapctl *s, const char *name);
 
+/* The status that query-status has */
+void snapctl_expect_run_state(Snapctl *s, const char *state);
+
 /* The next SNAPCTL_COMPLETED; a pattern of its error if it has to have one */
 void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
                           const char *tag, const char *error);
 
 void add_snapctl_register_tests(void);
 void add_snapctl_save_and_load_tests(void);
+void add_snapctl_migration_tests(void);
 
 #endif

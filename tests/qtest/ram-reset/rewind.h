@@ -1,0 +1,24 @@
+/*
+ * RAM reset: the object and the random writes of tests of rewinds
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef RAM_RESET_REWIND_H
+#define RAM_RESET_REWIND_H
+
+#include "qemu/units.h"
+#include "framework.h"
+
+#define REWIND_SIZE (16 * MiB)
+
+/* The object with rewind=on and @more properties */
+char *rewind_object(const char *strategy, const char *more);
+
+/*
+ * Random writes to @times pages of a machine with REWIND_SIZE of RAM.  Returns
+ * how many pages were written to.
+ */
+unsigned rewind_scribble(Vm *vm, GRand *rand, unsigned times);
+
+#endif
