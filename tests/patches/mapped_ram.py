@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What only QEMU 10.2 and later can do; test_releases.py runs it with those.
+"""Snapshots with the capability mapped-ram, which QEMU 10.2 and later can have;
+test_releases.py runs these tests.
 
-Snapshots with the capability mapped-ram, which QEMU loads by a way of its own,
-with no call for a page.  What is not stored is zero in them; QEMU makes it so
-only if the guest was running when it was told to load.
+QEMU loads such snapshots by a way of its own, with no call for a page.  Pages
+that are not stored are zero; QEMU makes them so only if the guest was running
+when it was told to load.
 """
 
 import re
@@ -18,15 +19,14 @@ from lib.fixtures import accel, built, fast_accel   # noqa: F401
 from lib.guests import Ring3
 from lib.machine import (MEMORIES, MIB, PAGE, RAM, STRATEGIES, Machine,
                          MachineError)
-from lib.smp import Smp
 
 RAM_SIZE = 128 * MIB
 KEPT = Ring3.FIRST_FREE, 8 * MIB
 # Zero when it is saved
 LATER = Ring3.FIRST_FREE + 16 * MIB, 32 * MIB
 
-# Of a machine without a vCPU: a part of RAM that the host sees as a file, and
-# where it begins
+# A machine without a vCPU has a part of RAM that the host sees as a file: its
+# name, its size, and where it begins
 DIMM, DIMM_SIZE, DIMM_START = 'mem1', 16 * MIB, 4 << 30
 SMALL = 32 * MIB
 CAPABILITIES = 'mapped-ram', 'x-ignore-shared'
@@ -176,7 +176,7 @@ def test_device_before_ram(tmp_path, state, covers):
 @pytest.mark.parametrize('state', ('running', 'stopped'))
 @pytest.mark.parametrize('covers', ('', ',memdev=mem2'))
 def test_two_dimms_on_one_file(tmp_path, state, covers):
-    """One sees what the other loads, and has to hide it where that is zero."""
+    """A DIMM sees pages that the other loads, and hides them if zero."""
     backend = (f'memory-backend-file,id=mem2,size={DIMM_SIZE},share=on,'
                f'mem-path={tmp_path / "dimm"}')
     with TwoDimms(tmp_path, share='off', strategy='madvise',
@@ -273,28 +273,3 @@ def test_damage_is_found_before(tmp_path, block, changes, message):
             machine.load('s')
         assert machine.image() == image
         machine.save('t')
-
-
-@pytest.mark.parametrize('thread', ('multi', 'single'))
-def test_code_is_dropped_without_a_load(tmp_path, thread):
-    """
-    QEMU drops what TCG has translated when it stops the guest to load, which
-    is left to the load; there may be none.
-    """
-    place, shared, region = tmp_path / 'shmem', (0x11101af4, 2), 0xe0000000
-    with Smp(tmp_path, accel=f'tcg,thread={thread}', cpus='2',
-             strategy='auto', options=',rewind=on', args=(
-            '-object', f'memory-backend-file,id=shmem,size={MIB},share=on,'
-                       f'mem-path={place}',
-            '-device', 'ivshmem-plain,memdev=shmem,master=on')) as guest:
-        guest.ask('map-bar', *shared)
-        guest.ask('code-put', region, 0)
-        with place.open('r+b', buffering=0) as f:
-            for n in range(4):
-                f.seek(1)
-                f.write(bytes((n, 0, 0, 0)))
-                with pytest.raises(MachineError, match='nosuch'):
-                    guest.hmp('loadvm nosuch')
-                guest.cont()
-                for cpu in range(guest.cpus):
-                    assert int(guest.ask('code-run', cpu, region), 16) == n

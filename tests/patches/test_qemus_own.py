@@ -6,8 +6,8 @@
 """QEMU's own tests of what the hooks touch, with the built QEMU: monitors,
 devices, the object model, migration, and internal snapshots.
 
-What fails is tried with an unpatched QEMU too, where build/stock has one: what
-fails there as well is stock's own, and does not count.
+A test that fails is tried with an unpatched QEMU too, if build/stock has one:
+a failure there as well is stock's own, and does not count.
 """
 
 import os
@@ -40,7 +40,7 @@ def built() -> None:
 
 
 def qtest(name: str, qemu: Path) -> tuple[str, int]:
-    """What it prints with the QEMU of a build, and its status."""
+    """The test's output with the QEMU of a build, and its status."""
     run = subprocess.run(
         [BUILD / 'qemu/tests/qtest' / name, '-m', 'quick', '--tap', '-k'],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The hooks: small, fuzz-free, and nothing but hooks.
 
-What needs the source of other releases is in test_releases.py.
+Tests that need the source of other releases are in test_releases.py.
 """
 
 import json
