@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Of every suite in Python: what it tries, see lib/effort.py."""
+"""How much each suite in Python tries, see lib/effort.py."""
 
 import subprocess
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def measure(context: Context) -> report.Section | None:
-    """None, upon a message, if it could not be measured."""
+    """Returns: None, after a message, if it could not be measured."""
     try:
         return importlib.import_module(context.name).run(context)
     except (report.Failure, OSError) as e:

@@ -168,7 +168,7 @@ class Starter:
 
 
 class Field:
-    """Those that take turns for one scene."""
+    """The loads that take turns for one scene."""
 
     def __init__(self, work: Path, scene: Scene, stock: Path):
         self.scene = scene

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a section is given, and turns for those that it compares."""
+"""The context that a section is given, and turns of what it compares."""
 
 import random
 import sys
@@ -66,8 +66,8 @@ def turns(cells: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
 def race(runners: Sequence[T], cycle: Callable[[T, int], dict],
          rounds: int, warm_ups: int) -> list[list[dict]]:
     """
-    What each of @runners has measured, by round.  All take turns, in another
-    order each time.
+    Returns: the measurements of each of @runners, by round.  All take turns,
+    in another order each time.
     """
     order = random.Random(0)
     samples: list[list[dict]] = [[] for _ in runners]
@@ -80,5 +80,5 @@ def race(runners: Sequence[T], cycle: Callable[[T, int], dict],
 
 
 def columns(found: Sequence[dict]) -> dict[str, list]:
-    """Of rows that are alike: a list for each key."""
+    """Rows that are alike, as a list for each key."""
     return {key: [row[key] for row in found] for key in found[0]}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What virsh snapshot-revert costs, which starts a new QEMU each time.
+"""The cost of virsh snapshot-revert, which starts a new QEMU each time.
 
 Beside an unpatched QEMU, which is built by
 
@@ -71,7 +71,7 @@ def contenders(ram: int, stored: int, stock: Path,
 
 
 class Runner:
-    """One domain, suspended other than while it is measured."""
+    """A domain, suspended except while it is measured."""
 
     def __init__(self, contender: Contender, domain: Domain):
         self.name = contender.name
@@ -98,7 +98,7 @@ class Runner:
         return found
 
     def _check(self) -> None:
-        """That it runs and has the snapshot's memory, which changes then."""
+        """The domain runs and has the snapshot's memory, which changes then."""
         self._domain.sync()
         if self._stored:
             self._domain.ask('check-fill', START, SAMPLE, 1)

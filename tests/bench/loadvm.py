@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What taking a guest back costs: the load, and using memory again after it.
+"""The cost of loading a guest: the load, and using memory again after it.
 
 Beside each strategy there is an unpatched QEMU, which is built by
 
@@ -37,7 +37,7 @@ TITLE = 'Taking a guest back, and using its memory again'
 WARM_UPS = 4
 # A second sitting, of those within CLOSE times the best
 MORE_ROUNDS, CLOSE = 8, 1.5
-# Of free memory, for guests that are alive at once, and for hugepages
+# Shares of free memory: for guests that are alive at once, and for hugepages
 MEMORY_SHARE, POOL_SHARE = 0.8, 0.6
 HUGE_RAM = 1
 BASE_RAM, BASE_STORED = 4, 16
@@ -122,8 +122,8 @@ def cells(quick: bool) -> list[Cell]:
 
 def chosen(cell: Cell, quick: bool) -> list[Strategy]:
     """
-    auto's other objectives: a few cells will do.  Where not all go at once,
-    neighbours do: what is best for them discards, as they do.
+    auto's other objectives: a few cells will do.  If memory is short for all of
+    them, neighbours do: their best strategy discards memory too.
     """
     if not has_auto():
         return [STRATEGIES['stock'], *FIXED]
@@ -158,7 +158,7 @@ class Bench:
 
     def groups(self, cell: Cell, strategies: Iterable[Strategy]
                ) -> list[list[Strategy]]:
-        """Those that the host has memory for at the same time."""
+        """Strategies whose guests fit into the host's memory together."""
         memory = available_memory() * MEMORY_SHARE
         groups: list[list[Strategy]] = []
         left = None
@@ -204,7 +204,7 @@ class Bench:
 
     def _sitting(self, cell: Cell, strategies: list[Strategy], rounds: int
                  ) -> dict[str, list[dict]]:
-        """Of each that memory suffices for; warm-ups included."""
+        """Results of each strategy that memory suffices for, with warm-ups."""
         found: dict[str, list[dict]] = {}
         for group in self.groups(cell, strategies):
             found |= self._race(cell, group, rounds)
@@ -230,7 +230,7 @@ class Bench:
 
 def close(strategies: list[Strategy], samples: dict[str, list[dict]]
           ) -> list[Strategy]:
-    """Those whose load, or that and touching, is not far from the best."""
+    """Strategies whose load, or load and touching, is near the best."""
     near = set()
     for what in ('load', 'total'):
         medians = {s.name: statistics.median(
@@ -241,7 +241,7 @@ def close(strategies: list[Strategy], samples: dict[str, list[dict]]
 
 
 def row(cell: Cell, strategy: Strategy, results: list[dict]) -> dict:
-    """Of @results the first ones are those of the warm-up."""
+    """Leave out the first of @results, which are the warm-up's."""
     counted = results[WARM_UPS:]
     texts = [key for key in ('chosen', 'reason', 'decision')
              if key in results[0]]
@@ -257,7 +257,7 @@ def row(cell: Cell, strategy: Strategy, results: list[dict]) -> dict:
 @contextlib.contextmanager
 def hugepages(bench: Bench, work: Path, plan: dict[Cell, list[Strategy]]
               ) -> Iterator[None]:
-    """What all guests of a cell of @plan need, or as much as may be had."""
+    """Hugepages for all guests of a cell of @plan, or as many as there are."""
     wanted = max(sum(cell.hugepages(s) for s in strategies)
                  for cell, strategies in plan.items())
     limit = int(available_memory() * POOL_SHARE) // HUGE

@@ -26,7 +26,7 @@ MAX_LOW = 3584 * MIB
 BURST = 50
 # Pages that are read back after a load of the warm-up
 SAMPLE = 256
-# Of the threads of guests' processors
+# The niceness of threads of vCPUs
 NICE = 19
 CALIBRATION = 0.3
 PR_SET_THP_DISABLE = 41
@@ -127,7 +127,7 @@ class Cell:
 
 
 def free_memory(ram: int, stored: int) -> list[tuple[int, int]]:
-    """What of the guest's RAM the snapshot has as zero: start, size."""
+    """The part of guest RAM that is zero in the snapshot: start, size."""
     start = Ring3.FIRST_FREE + stored * MIB
     if ram * GIB <= MAX_LOW:
         return [(start, ram * GIB - start)]
@@ -137,7 +137,7 @@ def free_memory(ram: int, stored: int) -> list[tuple[int, int]]:
 
 @contextlib.contextmanager
 def no_thp(active: bool) -> Iterator[None]:
-    """What is started inside gets no transparent hugepages, ever."""
+    """Processes that are started inside get no transparent hugepages."""
     libc = ctypes.CDLL(None, use_errno=True)
     if active and libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), 'PR_SET_THP_DISABLE')
@@ -182,8 +182,8 @@ class Disk:
 
 class Snapshots(Disk):
     """
-    One for each accelerator, size and content.  Every strategy and kind of
-    memory loads a copy of the same.
+    Snapshots, one for each accelerator, size and content.  Every strategy and
+    kind of memory loads a copy of the same snapshot.
     """
 
     def get(self, cell: Cell) -> tuple[Path, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What loadvm.py has measured, as tables and plots."""
+"""Tables and plots of loadvm.py's measurements."""
 
 import functools
 import statistics
@@ -72,7 +72,7 @@ class Results:
                    default=None)
 
     def chosen(self, key: Key, strategy: str) -> str:
-        """What was used, the most frequent first."""
+        """Strategies that were used, the most frequent first."""
         row = self.cells[key][strategy]
         counts = {name: row['chosen'].count(name) for name in row['chosen']}
         names = sorted(counts, key=lambda name: -counts[name])
@@ -81,7 +81,7 @@ class Results:
 
 
 def wide_table(results: Results, what: str, title: str) -> Table:
-    """One row a cell, one column a strategy."""
+    """A row for each cell, a column for each strategy."""
     show = (lambda values: number(statistics.median(values))) \
         if what in ('rss', 'calls') else figure
     names = [name for name in results.strategies
@@ -112,7 +112,7 @@ def unmapping_table(results: Results) -> Table:
 
 
 def burst_table(results: Results) -> Table:
-    """What auto invests, and what comes back."""
+    """The time that auto invests, and the time that it saves."""
     rows = []
     for key in results.keys:
         if key.pattern != 'burst':
@@ -133,7 +133,7 @@ def burst_table(results: Results) -> Table:
 
 
 def choice_table(results: Results) -> Table:
-    """Where the object's name does not say what was used."""
+    """Strategies that were used, if the object's name does not say it."""
     rows = []
     for key in results.keys:
         for name, row in results.cells[key].items():

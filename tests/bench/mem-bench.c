@@ -1,5 +1,5 @@
 /*
- * What memory costs on this host: clearing, discarding, copying, unmapping
+ * The cost of memory on this host: clearing, discarding, copying, unmapping
  *
  * Each call makes one round of measurements and prints a line of JSON for
  * each.  ./bench lets such calls take turns, and has the statistics.

@@ -1,5 +1,5 @@
 /*
- * What the parts of mem-bench share
+ * Types and functions that the parts of mem-bench share
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * What copy on write costs after fork: one byte, one page of whatever size
+ * The cost of copy on write after fork: one byte, one page of whatever size
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

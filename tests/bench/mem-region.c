@@ -1,5 +1,5 @@
 /*
- * What it costs to make a region zero, the faults that follow included
+ * The cost of making a region zero, with the faults that follow
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +7,7 @@
 #include "mem-bench.h"
 #include "system/ram-reset/prim/prim.h"
 
-/* Where a page is marked before the reset, to see that it was reset */
+/* A byte of each page that is marked before the reset, to see the reset */
 #define MARK_AT 64
 #define MARK    0xa5
 
@@ -79,7 +79,7 @@ static void zero_fresh(const PrimMap *map, G_GNUC_UNUSED size_t n)
     }
 }
 
-/* Those that keep pages have all of them in either state */
+/* A strategy that keeps pages has all of them in either state */
 static const struct {
     const char *name;
     void (*zero)(const PrimMap *map, size_t n);

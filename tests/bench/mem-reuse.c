@@ -1,5 +1,5 @@
 /*
- * What it costs to map hugepages, new ones and those of a kept file
+ * The cost of mapping hugepages, new ones and ones of a kept file
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * What it costs to unmap pages, one by one or many at a time
+ * The cost of unmapping pages, one by one or many at a time
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

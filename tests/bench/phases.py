@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the time of a load goes, by QEMU's trace events."""
+"""The time of each phase of a load, by QEMU's trace events."""
 
 import collections
 import re
@@ -52,7 +52,7 @@ STOP = r'runstate_set .*\(restore-vm\)$'
 RUNS = {'kvm': 'kvm_vcpu_ioctl .* type 0xae80',
         'tcg': 'vm_state_notify running 1'}
 LINE = re.compile(r'\d+@(\d+\.\d+):(\w+) ?(.*)')
-# What an event begins, by its arguments
+# The phase that an event begins, by its arguments
 KINDS = (
     ('runstate_set', r'\((\S+)\)$', 'stop and resume: to {}'),
     ('vm_state_notify', r'running (\d)', 'stop and resume: devices, {}'),

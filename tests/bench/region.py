@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What it costs to make a region zero, and to use it again afterwards."""
+"""The cost of making a region zero, and of using it again afterwards."""
 
 import statistics
 from typing import Any

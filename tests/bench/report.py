@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a section of the benchmark hands back, and how it is written down."""
+"""The result of a section of the benchmark, and how it is written down."""
 
 import datetime
 import json

@@ -23,7 +23,7 @@ TITLE = 'Hugepage reuse'
 SIZES = {True: (512,), False: (1024, 4096)}
 # DPDK takes a few pages more than it is asked for
 SPARE_PAGES = 16
-# Of free memory that the pool may have
+# The share of free memory that the pool may have
 SHARE = 0.6
 
 

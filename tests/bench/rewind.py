@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What it costs to undo what a guest has changed, and what else would do.
+"""The cost of undoing a guest's changes, and of other ways to do that.
 
 Beside rewind=on there is an unpatched QEMU, which is built by
 
@@ -197,7 +197,7 @@ def accel_usable(accel: str) -> bool:
 
 def tasks(bench: Bench, work: Path, quick: bool, rounds: int, stock: Path
           ) -> list[tuple[str, str, Callable[[], list[dict]]]]:
-    """What is measured: a name, its accelerator, and how."""
+    """The measurements: a name, its accelerator, and how."""
     found: list[tuple[str, str, Callable[[], list[dict]]]] = []
 
     def add(name: str, accel: str, call: Callable, *args: Any) -> None:

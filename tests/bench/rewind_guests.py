@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Those who take turns in rewind.py: ways to take a guest back."""
+"""Ways to load a guest, which take turns in rewind.py."""
 
 import itertools
 import math
@@ -140,7 +140,7 @@ class InProcess:
         self.machine.close()
 
     def cycle(self, turn: int) -> dict[str, float]:
-        """What a load takes, and writing after it, in ms."""
+        """The time of a load, and of writing after it, in ms."""
         scene, machine = self.scene, self.machine
         machine.cont()
         before = time.perf_counter()
@@ -179,7 +179,7 @@ class Booted(Ring3):
             {'capability': 'x-ignore-shared', 'state': True}])
 
     def wait_running(self) -> None:
-        """What is sent to the guest before that is lost."""
+        """Wait for RESUME: input that is sent to the guest before is lost."""
         deadline = time.monotonic() + PATIENCE
         while (event := self._qmp.pull_event(PATIENCE))['event'] != 'RESUME':
             if time.monotonic() > deadline:
@@ -255,7 +255,7 @@ Maker = Callable[[Path, Scene, 'Snapshots'], InProcess | Image]
 
 
 class Snapshots(Disk):
-    """One for each accelerator, size and content, which all load a copy of."""
+    """Snapshots for each accelerator, size and content; all load a copy."""
 
     def __init__(self, work: Path, stock: Path):
         super().__init__(work)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What rewind.py has measured, as tables and a plot."""
+"""Tables and a plot of rewind.py's measurements."""
 
 import functools
 import statistics

@@ -48,7 +48,7 @@ WHAT = (
 
 
 class Trace:
-    """What commands have taken, in QEMU's log: events are one a second."""
+    """Times of commands, from QEMU's log: events come once a second."""
 
     ARGS = '-trace', 'snapctl_completed'
     LINE = re.compile(r'snapctl_completed slot \d+, command (\d), success 1, '
@@ -128,7 +128,7 @@ class Bare:
 
 
 class Harness:
-    """One guest, stopped other than while it is measured."""
+    """A guest, stopped except while it is measured."""
 
     def __init__(self, work: Path, accel: str, name: str):
         self.name = name

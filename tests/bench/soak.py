@@ -22,7 +22,7 @@ TITLE = 'A million loads'
 
 LOADS, HMP_LOADS, STOCK_LOADS = 1_000_000, 100_000, 2000
 QUICK_LOADS, QUICK_HMP_LOADS, QUICK_STOCK_LOADS = 20_000, 5000, 500
-# Of the rate at the start, what it has to be in the end
+# The least rate in the end, as a part of the rate at the start
 LEAST = 0.95
 WARM_UP = 5000
 PARTS = 20

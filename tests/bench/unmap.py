@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What it costs to unmap pages of 4 KiB, by batches."""
+"""The cost of unmapping pages of 4 KiB, by batches."""
 
 import statistics
 from typing import Any

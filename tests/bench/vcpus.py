@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a load takes with more vCPUs, beside an unpatched QEMU, which is built by
+"""The time of a load with more vCPUs, beside an unpatched QEMU, built by
 
     build/venv/bin/meson compile -C build stock
 """

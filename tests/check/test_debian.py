@@ -23,7 +23,7 @@ esac
 
 @pytest.fixture
 def said(tmp_path):
-    """What the user of a clone reads when apt fails with @error."""
+    """The message that a clone's user reads when apt fails with @error."""
     def run(error: str, source: str) -> str:
         scripts, programs = tmp_path / 'clone/scripts', tmp_path / 'bin'
         scripts.mkdir(parents=True)

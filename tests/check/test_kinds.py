@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is written of each class of devices that a load may leave alone."""
+"""Notes on each class of devices that a load may leave alone."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_each_class_has_a_line():
-    """Of what its reset and load do outside of it."""
+    """The line says what its reset and load do outside of it."""
     code = (ROOT / 'system/ram-reset/devices/kinds.c').read_text()
     table = re.search(r'^static const DeviceKind kinds\[\] = \{\n(.*?)^\};',
                       code, re.MULTILINE | re.DOTALL)[1]

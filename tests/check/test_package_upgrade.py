@@ -27,7 +27,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0,
 
 
 class Root:
-    """What is installed of both packages, below a folder."""
+    """Files that both packages install, below a folder."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -198,7 +198,7 @@ def test_qemu_looks_where_prerm_saves():
 
 
 def test_each_version_has_a_folder_of_modules():
-    """Or a QEMU that runs would find those of another build, and abort."""
+    """A QEMU that runs would abort if it found modules of another build."""
     rules = (PACKAGING / 'rules').read_text()
     folder, = re.findall(r'--libdir=\$\((\w+)\)', rules)
     assert re.search(rf'^{folder} = \$\(HOME_DIR\)/\$\(DEB_VERSION\)$', rules,

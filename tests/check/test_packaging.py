@@ -102,7 +102,7 @@ LINE = 'include if exists <abstractions/libvirt-qemu.d/qemu-ram-reset>'
 
 
 class AppArmor:
-    """What a Debian 12 has in /etc/apparmor.d, below a folder."""
+    """The files of Debian 12's /etc/apparmor.d, below a folder."""
 
     def __init__(self, root: Path):
         self._root = root

@@ -34,7 +34,7 @@ def is_clock(node: ast.AST) -> bool:
 
 
 def name_of(node: ast.AST) -> str:
-    """Of a variable or a field; of a list's item, the list's."""
+    """The name of a variable or a field; for a list's item, the list's."""
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
     return getattr(node, 'id', getattr(node, 'attr', ''))
@@ -132,7 +132,7 @@ def limited(node: ast.Compare) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def complaints(text: str) -> list[str]:
-    """Of a test in Python."""
+    """Complaints about a test in Python."""
     tree, said = ast.parse(text), []
     times = Times(tree)
     for node in ast.walk(tree):

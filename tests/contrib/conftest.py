@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the tests of programs for users share."""
+"""Fixtures for the tests of programs for users."""
 
 from lib.fixtures import accel, built, fast_accel   # noqa: F401

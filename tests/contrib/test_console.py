@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What snapctl-feed reads of a guest's console."""
+"""snapctl-feed reads a guest's console."""
 
 import contextlib
 from pathlib import Path

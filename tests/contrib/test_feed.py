@@ -332,7 +332,7 @@ def test_hang(start, tmp_path):
 
 
 def test_what_the_console_says(start, tmp_path):
-    """That of the input that does not answer, and not of those before it."""
+    """The console of the input that does not answer, without those before."""
     pytest.importorskip('qemu.qmp')
     console, results = tmp_path / 'console', tmp_path / 'out'
     console.write_text('Kernel panic - not syncing: an old one\n')

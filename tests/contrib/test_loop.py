@@ -124,7 +124,7 @@ def test_input_of_a_hung_guest_is_forgotten(tmp_path, accel):
 
 
 def test_crash(tmp_path, accel):
-    """What a guest does that has lost its mind is not always the same."""
+    """A guest that has lost its mind does not always do the same."""
     done = loop(*READY, '--iterations', 8, '--timeout', 1, '--send',
                 SUICIDE + r'ping 7\n', *PING[2:], '--collect',
                 tmp_path / 'out', '--', *qemu(tmp_path, accel))

@@ -9,7 +9,7 @@ from lib.xmltool import DOMAINS, OBJECT, arguments, domain, piped, refusal, run
 
 DECLARED = b" xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
 
-# Where (behind these bytes, the last of them) what is put in
+# The bytes behind which something is inserted, and the inserted text
 BLOCK = ("{i}<qemu:commandline>{i}{u}<qemu:arg value='-object'/>{i}{u}"
          "<qemu:arg value='" + OBJECT + "'/>{i}</qemu:commandline>")
 TWO = "{i}<{p}arg value='-object'/>{i}<{p}arg value='" + OBJECT + "'/>"

@@ -100,7 +100,7 @@ def row_domain(name: str) -> bytes:
 
 @pytest.mark.parametrize('name', TABLE)
 def test_check_agrees_with_the_manual(name):
-    """Where libvirts differ, it warns of what the stricter one refuses."""
+    """If two libvirts differ, --check warns of the stricter one's refusals."""
     lines = said(row_domain(name), object=NAMED)
     refuses = any(': no savevm: ' in line for line in lines)
     whole = any(': whole loads: ' in line for line in lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the functional tests share: the axes of the matrix and their hosts."""
+"""Fixtures of functional tests: the axes of the matrix and their hosts."""
 
 import os
 import random

@@ -18,7 +18,7 @@ from common import Failure, main, rel, say
 from parserbuild import OUT, PLANTED, ROOT, TARGETS, Builder
 
 CORPUS = ROOT / 'tests/fuzz/corpus'
-# What a large input takes, and what starts and ends a run
+# The time of a large input, and of the start and the end of a run
 PATIENCE = 600
 # libFuzzer's own; the harness has limits of time and memory
 OPTIONS = ('-max_len=65536', '-timeout=200', '-rss_limit_mb=0',

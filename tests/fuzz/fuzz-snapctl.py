@@ -67,7 +67,7 @@ def keep_finding(run, corpus):
 
 
 def describe(run, progress, file):
-    """What was found, for the end."""
+    """The findings, for the end."""
     failed = progress.failed(run.name)
     what = ('it hung' if progress.hung else
             ', '.join(failed) if failed else 'see the report above')

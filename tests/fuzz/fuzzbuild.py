@@ -15,8 +15,8 @@ PYTHON = BUILD / 'venv/bin/python3'
 PACKAGES = ('ccache', 'clang', 'libclang-rt-dev', 'llvm', 'ninja-build')
 FUZZER, IMG = 'qemu-fuzz-x86_64', 'qemu-img'
 
-# What libFuzzer is led by.  QEMU's own filter has all of hw/, of which a save
-# and a load run so much, by timers too, that the device's part drowns in it.
+# The coverage that leads libFuzzer.  QEMU's own filter has all of hw/; a save
+# and a load run so much of it, by timers too, that the device's part drowns.
 FILTER = '''\
 src:*/hw/misc/snapctl*
 src:*/hw/pci/msix.c

@@ -58,7 +58,7 @@ class Tail:
 
 
 class Progress:
-    """What libFuzzer and the device's trace points say."""
+    """The output of libFuzzer and of the device's trace points."""
 
     def __init__(self, log, trace):
         self.log, self.trace = Tail(log), Tail(trace)
@@ -108,7 +108,7 @@ class Progress:
             self.counts[what if m[2] == '1' else 'failed ' + what] += 1
 
     def failed(self, name):
-        """What has failed that should not have."""
+        """Failures that were not expected."""
         expected = ('failed saves',) if name in SAVES_FAIL else ()
         return [f'{n} {what}' for what, n in self.counts.items()
                 if n and what.startswith('failed ') and what not in expected]
@@ -120,7 +120,7 @@ class Progress:
 
 
 class Run:
-    """One configuration, in a folder in memory."""
+    """A run of a configuration, in a folder in memory."""
 
     def __init__(self, binaries, name, work):
         self.fuzzer, self.img = binaries

@@ -16,7 +16,7 @@ QEMU = BUILD / 'qemu'
 
 MIGRATION = 'migration/ram-reset-'
 ENGINE = 'system/ram-reset/'
-# What is fuzzed, with QEMU's headers or without
+# The parsers that are fuzzed, with QEMU's headers or without
 TARGETS = {
     'description': ('qemu', (MIGRATION + 'vmdesc',)),
     'sections': ('qemu', (MIGRATION + 'vmdesc', MIGRATION + 'description',
@@ -31,7 +31,7 @@ TARGETS = {
 # To see whether faults are found
 PLANTED = {'planted': ('plain', ())}
 HELPERS = {'summary': ('vmstub',)}
-# What code without QEMU is linked with
+# Files that code without QEMU is linked with
 PLAIN = ('prim/*', 'block/copy', 'block/overlay-map', 'flags')
 
 SANITIZE = ('-fsanitize=address,undefined', '-fno-sanitize-recover=all')
@@ -54,7 +54,7 @@ def plain_flags():
 
 
 def qemu_flags():
-    """Those that QEMU's build has for its part of the migration."""
+    """The flags of QEMU's build for its part of the migration."""
     path = QEMU / 'compile_commands.json'
     if not path.exists() or not (QEMU / 'libqemuutil.a').exists():
         raise Failure(f'{rel(path)} is missing; run scripts/build-qemu')

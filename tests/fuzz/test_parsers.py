@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-What comes from an image, a guest or another QEMU is parsed in bounds, in time
-and in memory that follow from its size, whatever it says.
+Parsers read data of an image, a guest or another QEMU in bounds, and in time
+and memory that follow from its size, whatever the data says.
 
 RAM_RESET_LONG=1 tries for a minute with each parser.
 """
@@ -25,7 +25,7 @@ PARSERS = ('description', 'sections', 'summary', 'record', 'template')
 SECONDS = 60 if LONG else rounds(12, 3)
 MOST_CORPUS = 512 << 10
 
-# What a parser may do wrong, and what is said of it
+# Faults of a parser, and the message about each
 PLANTED = {'bounds': 'heap-buffer-overflow', 'time': 'it takes too much time',
            'memory': 'it takes too much memory', 'leak': 'memory leaks'}
 

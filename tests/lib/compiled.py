@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the compiler says of our files in a build of QEMU.
+"""The compiler's messages about our files in a build of QEMU.
 
 They are compiled once more, as a build says it only when it compiles; with a
 ccache that is warm this takes seconds, since it keeps what was said.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a ring-3 guest of 64 MiB or more has in its RAM, to be brought back."""
+"""RAM content of a ring-3 guest of 64 MiB or more, which loads restore."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where a QEMU was when it crashed, from what host/crash.c has logged."""
+"""The place where a QEMU crashed, from the log of host/crash.c."""
 
 import functools
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-What changes guest RAM without the guest's doing: virtio devices, driven
-from outside through QEMU's qtest protocol, whatever runs the guest meanwhile.
+Virtio devices change guest RAM without the guest's doing: tests drive them
+through QEMU's qtest protocol, whatever runs the guest meanwhile.
 
 Virtio's legacy interface, see its specification 1.2, sections 2.7 and 4.1.4.8.
 """
@@ -210,7 +210,7 @@ class Disk(Legacy):
 
 
 class BadDisk(Disk):
-    """One whose first GOOD sectors are zero, reads of all others fail."""
+    """A disk whose first GOOD sectors are zero; reads of all others fail."""
 
     GOOD = 128          # a cluster of qcow2
 

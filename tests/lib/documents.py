@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-What documents tell their reader to type.
+Commands that documents tell their reader to type.
 
-A block of code says its language.  Of a block of shell, each line is a command
-of a shell, or with a prompt before it one of QEMU's monitor or of a guest.
-What has a caption is a file of that name.
+A block of code says its language.  Each line of a block of shell is a command
+of a shell, or, with a prompt before it, of QEMU's monitor or of a guest.
+A block with a caption is a file of that name.
 """
 
 import re
@@ -19,7 +19,7 @@ SHELL, MONITOR, GUEST = 'shell', '(qemu) ', 'guest# '
 XML = 'xml'
 SHOWN = ('none', 'yaml')
 
-# What is typed, but not by these tests, and why
+# Commands that these tests do not type, and why
 LEFT_OUT = {
     './demo': 'it builds, which has been done, and takes minutes',
     './test': 'it runs these tests',

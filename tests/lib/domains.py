@@ -26,14 +26,14 @@ RAM_SIZE = 64 * MIB
 TAG = 'clean'
 QEMU_NAMESPACE = 'http://libvirt.org/schemas/domain/qemu/1.0'
 
-# What is inside of <memoryBacking>
+# The content of <memoryBacking>
 HUGEPAGES = '<hugepages><page size="2" unit="M"/></hugepages>'
 MEMFD = '<source type="memfd"/><access mode="shared"/>'
 MEMORIES = {'private': '',
             'memfd': MEMFD,
             'hugepages': HUGEPAGES,
             'hugepages-memfd': HUGEPAGES + MEMFD}
-# What is given to -object; {folder} is one that the domain has for itself
+# Arguments of -object; {folder} is a folder of the domain's own
 OBJECTS = {'auto': ('ram-reset-auto,id=rr0,verify=on',),
            'rewind': ('ram-reset-auto,id=rr0,rewind=on,template-dir={folder}',)}
 
@@ -207,7 +207,7 @@ class Domain(Ring3Words):
             raise LibvirtError(state['error'])
 
     def replace_in_snapshot(self, tag: str, old: str, new: str) -> None:
-        """Of the domain's definition, which a snapshot has a copy of."""
+        """A part of the domain's definition, as the snapshot has it."""
         text = self.virsh('snapshot-dumpxml', tag)
         assert old in text
         path = self._folder / 'snapshot.xml'
@@ -223,7 +223,7 @@ class Domain(Ring3Words):
         return read_status(Path(f'/proc/{pid}/status'))
 
     def hmp(self, line: str) -> str:
-        """What QEMU says, be it an error: virsh succeeds all the same."""
+        """QEMU's answer, be it an error: virsh succeeds all the same."""
         return self.virsh('qemu-monitor-command --hmp', line).strip()
 
     def qmp(self, command: str, **arguments) -> object:

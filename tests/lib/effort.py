@@ -16,7 +16,7 @@ import pytest
 from lib import hugepages
 
 ALL = os.environ.get('RAM_RESET_ALL') == '1'
-# Of tests that otherwise try some of many cases, see CONTRIBUTING.md
+# Tests that otherwise try some of many cases try all, see CONTRIBUTING.md
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
 MARKS = {'each_value': 1, 'each_pair': 2}
 

@@ -170,7 +170,7 @@ int openat64(int dir, const char *path, int flags, ...)
                                     : REAL(openat64)(dir, path, flags, mode);
 }
 
-/* Not for stacks of coroutines and threads, without which QEMU aborts */
+/* Stacks of coroutines and threads are spared: QEMU aborts without them */
 void *mmap64(void *start, size_t len, int prot, int flags, int fd,
              off64_t offset)
 {

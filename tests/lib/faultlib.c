@@ -93,7 +93,7 @@ bool fires(Kind kind, const void *caller)
     return true;
 }
 
-/* Of the events that QEMU lives by none is ever held back */
+/* No event that QEMU lives by is ever held back */
 static bool is_inotify(int fd)
 {
     char path[64], to[64] = "";

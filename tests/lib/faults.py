@@ -27,7 +27,7 @@ RAM_SIZE = 16 * MIB
 ONCE, FROM_THEN_ON, LIE = range(3)
 SHORT = -1
 
-# What a call may plausibly fail with
+# Errors with which a call may plausibly fail
 ENOMEM, EIO, EINTR, EPERM, EAGAIN, ENOSPC, EMFILE = (
     errno.ENOMEM, errno.EIO, errno.EINTR, errno.EPERM, errno.EAGAIN,
     errno.ENOSPC, errno.EMFILE)
@@ -75,7 +75,7 @@ ERRORS = {
     'disk_other': (EIO, EPERM),
 }
 
-# Not swept, and why
+# Calls that are not swept, and why
 EXCLUDED = {
     'ioctl, other than PAGEMAP_SCAN':
         "KVM's: QEMU aborts, or takes no dirty log for an empty one",
@@ -94,7 +94,7 @@ SIZE = HEAD.size + MAX_KINDS * (4 + NAME)
 
 
 class Faults:
-    """What the library and the test tell each other."""
+    """The memory by which the library and the test tell each other things."""
 
     def __init__(self, workdir: Path, monkeypatch):
         products.require(LIBRARY)
@@ -174,12 +174,12 @@ class Table:
 
 
 class Wrong(AssertionError):
-    """What must not happen, after a fault that is named."""
+    """A result that must not happen, after a fault that is named."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What a process has of the host, for two that differ to be told apart."""
+    """A process's resources of the host, to be compared."""
 
     files: tuple[str, ...]      # without templates
     open_templates: int

@@ -17,7 +17,7 @@ class Corrupt(AssertionError):
 
 
 class Ring3Words:
-    """What the guest of guest/ring3.c understands, on @serial."""
+    """Commands of the guest of guest/ring3.c, on @serial."""
 
     FIRST_FREE = 16 * MIB
     TIMEOUT = 60.0
@@ -109,7 +109,7 @@ class Ring3(Ring3Words, Machine):
 
 @dataclass(frozen=True)
 class State:
-    """What the Linux guest knows of itself, by its own means."""
+    """The Linux guest's knowledge of itself, by its own means."""
 
     commands: int
     checksum: str
@@ -169,7 +169,7 @@ class Linux(Machine):
 
 def linux_boots_under_kvm(workdir: Path) -> bool:
     """
-    Where KVM emulates ring 0 instruction by instruction Linux boots for hours.
+    Linux boots for hours if KVM emulates ring 0 instruction by instruction.
     The kernel's first message tells: natively it comes in well under a second.
     """
     if not kvm_usable():

@@ -102,11 +102,11 @@ class HugeFile:
 
 
 class HugeRing3(HugeFile, Ring3):
-    """One that runs, and looks at its memory itself."""
+    """A guest that runs, and looks at its memory itself."""
 
 
 class Still(HugeFile, QtestMachine):
-    """One without a vCPU, which starts at once.  It is written by qtest."""
+    """A guest without a vCPU, which starts at once.  qtest writes to it."""
 
     def fill(self, start: int = 0, size: int = 0, byte: int = MARK) -> None:
         """Write @byte all over, as a device would."""
@@ -114,7 +114,7 @@ class Still(HugeFile, QtestMachine):
         self.qtest.ask(f'memset {start:#x} {size:#x} {byte:#x}')
 
     def view(self) -> bytes:
-        """What the guest sees; below 1 MiB there are other things than RAM."""
+        """RAM as the guest sees it; below 1 MiB there are other things."""
         image = self.workdir / 'pmemsave'
         self.qmp('pmemsave', val=0, size=self.ram, filename=str(image))
         data = image.read_bytes()

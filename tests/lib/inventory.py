@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What snapshots of a domain can do, put into words."""
+"""The abilities of a domain's snapshots, put into words."""
 
 import csv
 import re
@@ -19,8 +19,8 @@ NOTHING = '-'
 @dataclass(frozen=True)
 class Row:
     """
-    Of the manual's table: what is added to virt-install's command, and of each
-    column what is found, in the order of measure().
+    A row of the manual's table: options added to virt-install's command, and
+    the cell of each column, in the order of measure().
     """
 
     options: str
@@ -31,14 +31,14 @@ class Row:
 
     @staticmethod
     def _of(cell: str, generation: str) -> str:
-        """One that differs is "9.0: this; 11.3: that"."""
+        """A cell that differs is "9.0: this; 11.3: that"."""
         parts = dict(re.findall(r'(\d+\.\d+): (.*?)(?:; (?=\d+\.\d+: )|$)',
                                 cell))
         return parts.get(generation, cell)
 
 
 def combined(rows: Sequence[Row]) -> Row:
-    """One domain for all of them."""
+    """A row that stands for all of @rows, for one domain."""
     return Row(' '.join(row.options for row in rows), rows[0].cells)
 
 
@@ -68,7 +68,7 @@ def one_line(text: object) -> str:
 
 
 def measure(daemon: Libvirtd, installer: Installer, row: Row) -> list[str]:
-    """What savevm, loadvm, snapshot-create-as and snapshot-revert do."""
+    """The results of savevm, loadvm, snapshot-create-as, snapshot-revert."""
     with Installed(daemon, installer, shlex.split(row.options)) as domain:
         try:
             domain.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the host's kernel can tell, and a QEMU to which it does not."""
+"""Abilities of the host's kernel, and a QEMU that lacks them."""
 
 import ctypes
 import fcntl

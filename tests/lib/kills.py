@@ -19,7 +19,7 @@ SIZE = '8M'
 
 
 class Kills:
-    """What the library and the test tell each other."""
+    """The memory by which the library and the test tell each other things."""
 
     def __init__(self, workdir: Path, monkeypatch):
         products.require(LIBRARY)
@@ -89,7 +89,7 @@ class Disks(Driven):
         return whole[0]
 
     def tags(self) -> list[list[str]]:
-        """Of each disk, the names of its snapshots."""
+        """The names of each disk's snapshots."""
         images = {n['node-name']: n['image']
                   for n in self.qmp('query-named-block-nodes')}
         return [[s['name'] for s in images[node].get('snapshots', ())]
@@ -104,7 +104,7 @@ def copy_disks(source: Path, target: Path) -> Path:
 
 
 def check_disks(workdir: Path) -> None:
-    """What a crash has allocated may leak, nothing else."""
+    """Only clusters allocated before a crash may leak."""
     for disk in workdir.glob('*.qcow2'):
         run_quietly(products.QEMU_IMG, 'check', '-q', '-r', 'leaks', disk)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One libvirtd, in namespaces of its own, and virsh to talk to it."""
+"""A libvirtd in namespaces of its own, and virsh to talk to it."""
 
 import os
 import shutil
@@ -61,7 +61,7 @@ class Unavailable(Exception):
 
 
 class LibvirtError(Exception):
-    """What virsh or the daemon has said."""
+    """An error message of virsh or of the daemon."""
 
 
 class Libvirtd:
@@ -172,7 +172,7 @@ class Libvirtd:
 
     @property
     def pid(self) -> int:
-        """Of the process that has made the namespaces."""
+        """The process that has made the namespaces."""
         return self._process.pid
 
     def host_pid(self, pid: int) -> int:

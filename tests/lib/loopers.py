@@ -41,7 +41,7 @@ def file_sizes(*files: tuple[str, Path]) -> dict[str, int]:
 
 
 def heap(pid: int) -> int:
-    """What is resident of the main arena, in KiB."""
+    """The resident part of the main arena, in KiB."""
     found = False
     for line in Path(f'/proc/{pid}/smaps').open():
         if line.endswith('[heap]\n'):
@@ -71,7 +71,7 @@ class Looper:
         raise NotImplementedError
 
     def end(self) -> dict[str, int]:
-        """What everybody has counted, and is to have counted alike."""
+        """The counts of all parties, which must be equal."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Looper:
         self.guest._qmp.clear_events()
 
     def size(self) -> dict[str, int]:
-        """Of the process, in KiB, and of its files, in bytes."""
+        """Memory of the process, in KiB, and sizes of its files, in bytes."""
         return {**footprint(self.guest), 'heap': heap(self.guest.process.pid),
                 **file_sizes(('log', self.guest._log),
                              ('image', self.guest.disk))}

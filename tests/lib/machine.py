@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One QEMU process: monitor, serial port, snapshots, and what its RAM holds."""
+"""A QEMU process: monitor, serial port, snapshots, and content of its RAM."""
 
 import asyncio
 import os
@@ -34,14 +34,14 @@ VERIFY = bool(os.environ.get('RAM_RESET_VERIFY'))
 
 
 def may_use(strategy: str) -> set[str]:
-    """What query-ram-reset may name for a block that an object serves."""
+    """Strategies that query-ram-reset may name for a block of an object's."""
     if strategy == 'auto':
         return {'memset', 'madvise', 'remap', 'split'}
     return {strategy} if strategy != 'stock' else set()
 
 
 def start_line(qemu: Path, accel: str) -> list:
-    """What every QEMU begins with that has no devices but those it is given."""
+    """The start of a command of a QEMU that has only the devices given."""
     return [qemu, '-nodefaults', '-display', 'none', '-vga', 'none',
             '-L', products.FIRMWARE, '-accel', accel]
 

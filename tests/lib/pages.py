@@ -27,7 +27,7 @@ class Incomplete(Exception):
 
 @dataclass
 class Program:
-    """What a program has said in the guest."""
+    """The output of a program in the guest."""
 
     status: int
     said: str
@@ -54,7 +54,7 @@ def _needed(path: Path) -> set[str]:
 
 
 def libraries() -> dict[str, Path]:
-    """What the programs are linked with, by the names that they have for it."""
+    """Libraries that the programs are linked with, by their names."""
     found: dict[str, Path] = {}
     missing = set().union(*(_needed(path) for path in programs()))
     while missing:
@@ -91,7 +91,7 @@ def initramfs(folder: Path) -> Path:
 
 
 def boot(folder: Path) -> str:
-    """What the guest says until it turns itself off."""
+    """The guest's output until it turns itself off."""
     kernel = ARM64 / 'guest/vmlinuz'
     products.require(QEMU, kernel, INIT)
     limit = patience(TIMEOUT)

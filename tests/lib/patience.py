@@ -35,7 +35,7 @@ def work(steps: int = STEPS) -> tuple[float, float]:
 
 
 def load() -> float:
-    """That wait for a CPU, or have one, for each that there is."""
+    """Threads that run or wait for a CPU, for each CPU that there is."""
     return os.getloadavg()[0] / len(os.sched_getaffinity(0))
 
 
@@ -68,7 +68,7 @@ def patience(seconds: float) -> float:
 
 
 class Limit:
-    """Of something that begins now."""
+    """The limit of an operation that begins now."""
 
     def __init__(self, seconds: float):
         self._nominal = seconds

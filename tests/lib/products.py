@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where the programs under test lie, and the guests built from guest/."""
+"""Paths of the programs under test, and guests built from guest/."""
 
 import lzma
 import os
@@ -30,7 +30,7 @@ HOSTED = ('-m64 -Os -Wall -Wextra -ffunction-sections -fdata-sections -static '
 # To be preloaded into QEMU
 PRELOADED = '-m64 -O2 -g -Wall -Wextra -shared -fPIC'.split()
 
-# Not built into Debian's kernel; in the guest they are /lib/NAME.ko
+# Modules that Debian's kernel needs; in the guest they are /lib/NAME.ko
 MODULES = ('drivers/block/virtio_blk', 'drivers/virtio/virtio_balloon',
            'drivers/virtio/virtio_mem', 'drivers/misc/pvpanic/pvpanic',
            'drivers/misc/pvpanic/pvpanic-pci')
@@ -115,7 +115,7 @@ def _compile(product: Path, sources: list[Path], script: Path | None = None,
 
 
 def cpio_entry(name: str, mode: int, data: bytes = b'') -> bytes:
-    """One member of a "newc" archive, all of them owned by root."""
+    """A member of a "newc" archive, owned by root."""
     path = name.encode() + b'\0'
     fields = (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(path), 0)
     head = b'070701' + b''.join(b'%08x' % field for field in fields) + path

@@ -7,7 +7,7 @@ from lib.smp import Kind, Smp
 
 OSFXSR, OSXSAVE, PKE = 1 << 9, 1 << 18, 1 << 22
 VECTORS = 0xe7                  # of XCR0: x87, SSE, AVX, AVX-512
-# Where nothing is, for KVM to write its clock and such to
+# Unused memory, for KVM to write its clock and such to
 SHARED = 30 << 20
 
 
@@ -117,7 +117,7 @@ class Bank:
                        if r.name in self.kept or r.name == 'CR4']
 
     def write(self, which: int) -> dict[str, int | None]:
-        """What they have after that."""
+        """Set each register; returns the values after that."""
         order = self._order if not which else self._order[::-1]
         self._guest.put(self._cpu, [(r.kind, r.index, r.values[which])
                                     for r in order])

@@ -18,7 +18,7 @@ ACCELS = ('kvm', 'kvm,dirty-ring-size=1024', 'tcg')
 
 @pytest.fixture(params=ACCELS)
 def tracker(request) -> str:
-    """Who knows what has been written to."""
+    """The tracker that knows which pages have been written to."""
     if request.param.startswith('kvm') and not kvm_usable():
         pytest.skip('/dev/kvm cannot be opened for reading and writing')
     return request.param
@@ -37,7 +37,7 @@ def assert_rewound(guest: Ring3) -> dict:
 
 
 def footprint(guest: Machine) -> dict[str, int]:
-    """Of QEMU's process, memory in KiB."""
+    """Figures of QEMU's process, memory in KiB."""
     folder = Path(f'/proc/{guest.process.pid}')
     status = dict(line.split(':', 1)
                   for line in (folder / 'status').read_text().splitlines())
@@ -49,7 +49,7 @@ def footprint(guest: Machine) -> dict[str, int]:
 
 
 def descriptors(guest: Machine) -> Counter[str]:
-    """What QEMU's process has open, by name, with N for a number."""
+    """Open files of QEMU's process, by name, with N for a number."""
     found: Counter[str] = Counter()
     for fd in Path(f'/proc/{guest.process.pid}/fd').iterdir():
         # it may have been closed meanwhile

@@ -57,7 +57,7 @@ class Display:
         return file.read_bytes()
 
     def last(self, guest: Machine) -> dict:
-        """What the last load has done with its memory."""
+        """The last load's report on its memory."""
         last = guest.last_load()
         assert last['rewound'], last.get('blocker')
         return next(b for b in last['blocks']
@@ -112,7 +112,7 @@ def write_chained(qtest: Qtest, at: int, data: bytes) -> None:
 
 
 def picture(guest: Machine) -> bytes:
-    """What the user sees: width, height and each pixel."""
+    """The user's screen: width, height and each pixel."""
     file = Path(guest.workdir) / 'screen.ppm'
     guest.qmp('screendump', filename=str(file))
     return file.read_bytes()

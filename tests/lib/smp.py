@@ -55,14 +55,14 @@ class Smp(Ring3):
     # Registers
 
     def get(self, cpu: int, which: list[tuple[Kind, int]]) -> list[int | None]:
-        """None for one that there is not."""
+        """Returns: the values, None for a register that there is not."""
         self._put_table([(*one, 0, 0) for one in which])
         self.ask('get-regs', cpu, TABLE, len(which))
         return [None if fault else value
                 for *_, value, fault in self._table(len(which))]
 
     def put(self, cpu: int, which: list[tuple[Kind, int, int]]) -> None:
-        """Those that there are."""
+        """Tell the guest which CPUs there are."""
         self._put_table([(*one, 0) for one in which])
         self.ask('put-regs', cpu, TABLE, len(which))
 
@@ -82,8 +82,8 @@ class Smp(Ring3):
 
 class CpuSlots:
     """
-    Where CPUs are plugged and unplugged on q35, from outside, as the guest has
-    no ACPI.  See QEMU's docs/specs/acpi_cpu_hotplug.rst.
+    The registers by which q35 plugs and unplugs CPUs, used from outside, as the
+    guest has no ACPI.  See QEMU's docs/specs/acpi_cpu_hotplug.rst.
     """
 
     SELECT, FLAGS, EJECT = 0xcd8, 0xcdc, 8

@@ -21,7 +21,7 @@ PAIRS = START + 44 * MIB, 64    # for hammer
 
 
 class Register(IntEnum):
-    """Where the device has what."""
+    """Offsets of the device's registers."""
 
     MAGIC, VERSION, FEATURES, SLOTS = 0x00, 0x04, 0x08, 0x0c
     SLOT, COMMAND, STATUS, ERROR = 0x10, 0x14, 0x18, 0x1c
@@ -72,7 +72,7 @@ class SnapctlGuest(Ring3):
             f.write(struct.pack('<Q', value))
 
     def next_snap(self) -> tuple[int, int, int]:
-        """What the guest says after a load that it has not asked for."""
+        """The guest's answer after a load that it has not asked for."""
         return self.snap_answer(self.next_answer())
 
 

@@ -6,8 +6,8 @@ is as fast as it was.
 Other work on the host makes rates of two times incomparable.  So there is a
 witness, a second QEMU that is started with the first one: the two take turns
 at the beginning, then the witness is frozen until the two take turns again.
-What decides is how the ratio of the two has changed, of their rates and of the
-CPU time of a load; the latter depends less on others, but has no waiting in it.
+The change of the ratio of the two decides, of their rates and of the CPU time
+of a load; the latter depends less on others, but has no waiting in it.
 """
 
 import random
@@ -22,7 +22,7 @@ from lib.patience import Limit
 
 WINDOW = 0.5
 DRAWS = 1000
-# What growth is allowed of that which does not grow with each load: QEMU's pool
+# Growth that is allowed, which does not come with each load: QEMU's pool
 # for I/O keeps as many threads as ever had to wait, up to 64, each with a stack
 # and some with an arena; malloc() finds its size.  Memory in KiB
 MAY_GROW = {'anonymous': 1536, 'shared': 0, 'heap': 1536, 'threads': 16,
@@ -82,7 +82,7 @@ def one_turn(looper: Looper, seconds: float) -> dict[str, float]:
 
 def take_turns(both: tuple[Looper, Looper], plan: Plan
                ) -> list[list[dict[str, float]]]:
-    """What each of the two has measured, by turn."""
+    """Measurements of each of the two, by turn."""
     found: list[list[dict[str, float]]] = [[], []]
     for looper in both:
         looper.freeze()
@@ -144,8 +144,8 @@ def at_best(found: list[dict[str, float]], what: str) -> float:
 
 def ratio(turns: dict, what: str) -> float:
     """
-    What it is at the end of what it was at the start, each in that of the
-    witness; of CPU time, the inverse.
+    The figure at the end divided by the figure at the start, both relative to
+    the witness; the inverse for CPU time.
     """
     first, last = (at_best(ours, what) / at_best(witness, what)
                    for ours, witness in (turns['first'], turns['last']))
@@ -176,7 +176,7 @@ def tenths(found: dict, what: str) -> list[dict[str, float]]:
 
 
 def complaints(found: dict) -> list[str]:
-    """Of all but the rate."""
+    """Complaints about all figures except the rate."""
     said = [f'{what} has grown by {by}, which is more than {MAY_GROW[what]}'
             for what, by in grown(found).items() if by > MAY_GROW[what]]
     if len({*found['counted'].values()}) > 1:

@@ -33,33 +33,33 @@ MACHINES = {
             '-device', 'qemu-xhci', '-device', 'usb-tablet'),
     'pc': ('-device', 'VGA,id=vga', '-device', 'virtio-net-pci,netdev=n0',
            *COMMON, '-usb', '-device', 'usb-tablet')}
-# What each snapshot shows: nothing, or width, height and bits of a pixel
+# The screen of each snapshot: none, or width, height and bits of a pixel
 MODES = {'text': None, 'palette': (640, 480, 8), 'pixels': (800, 600, 32)}
-# And whether the guest uses a mouse of VMware's
+# The guest tells by these that it uses VMware's mouse
 VMMOUSE_COMMAND, READ_ID, DISABLE = 41, 0x45414552, 0xf5
 VMMOUSE = {'text': READ_ID, 'palette': DISABLE, 'pixels': READ_ID}
 INFO = ('pci', 'mtree', 'mtree -f', 'qtree', 'network', 'usb', 'mice',
         'chardev', 'block', 'registers', 'status')
-# Of each QEMU its own: which mouse it is in the order of all since the start,
-# and names that it makes up
+# Each QEMU has its own: the mouse's number in the order since the start, and
+# names that QEMU makes up
 OWN = (re.compile(r'Mouse #\d+'), re.compile(r'#block\d+'),
        re.compile(r'fd=\d+'), re.compile(r'(?<=FlatView )#\d+'))
-# Of a disk it is set anew when the guest goes on
+# A disk's cache mode is set again when the guest goes on
 CACHE = re.compile(r'Cache mode: .*')
 # Sections with a clock of the host's in them; the first whatever runs the guest
 CLOCKS = ('mc146818rtc', 'timer', 'kvmclock', 'cpu')
 
-# What guests write to, beside functions of PCI: VGA, and power management, but
-# not what makes it sleep; the last of a range comes before its end
+# Ports that guests write to, beside functions of PCI: VGA, and power
+# management without sleep; the last of a range comes before its end
 LEGACY = (range(0x3b4, 0x3b6), range(0x3c0, 0x3d0), range(0x3d4, 0x3d6),
           range(VBE_INDEX, VBE_DATA + 1), range(0x600, 0x604),
           range(0xafe0, 0xafe4))
 CONFIG = (0x04, 0x0c, 0x10, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x30, 0x3c)
-# Where functions have registers of their own; not the ports of those that
-# switch the machine off
+# Registers of a function's own, without the ports of functions that switch the
+# machine off
 SPECIAL = range(0x40, 0x100, 4)
 POWER = {'pc': (0, 1, 3), 'q35': (0, 31, 0)}
-# Of a tablet of virtio's: its number, and in its memory the driver's state
+# A virtio tablet: its PCI ID, and in its memory the driver's state
 TABLET, STATUS, DRIVER_OK = '1af4:1052', 0x14, 7
 TEXT_WINDOW, TEXT_SIZE = 0xb8000, 4000
 
@@ -103,7 +103,7 @@ class Swept(Ring3):
 
     def functions(self) -> dict[tuple[int, int, int], list[tuple[bool, int,
                                                                 int]]]:
-        """Of each its BARs: whether it has ports, the first and last."""
+        """BARs of each function: whether it has ports, the first and last."""
         found = {}
         for text in re.split(r'^  Bus +', self.hmp('info pci'),
                              flags=re.MULTILINE)[1:]:
@@ -123,7 +123,7 @@ class Swept(Ring3):
             self.qtest.out('w', VBE_DATA, value)
 
     def sections(self) -> dict[tuple[str, int], bytes]:
-        """Of the VM state as it is, those of devices."""
+        """Sections of devices of the VM state as it is."""
         self.save('now')
         # whichever disk is the first that QEMU finds
         disk = next(path for path in self.workdir.glob('*.qcow2')
@@ -227,7 +227,7 @@ class Sweep:
             f'{differences(alone, loaded)}'
         return alone
 
-    # What a guest, or its user, may do
+    # Actions of a guest, or of its user
 
     def _both(self, what: str, act: Callable[[Swept], object]) -> None:
         self._done.append(what)
@@ -299,7 +299,7 @@ class Sweep:
         self._both(f'mouse {name}', use)
 
     def _use_tablet(self) -> None:
-        """That of virtio: its driver is ready, or has gone."""
+        """The driver of virtio's tablet is ready, or has gone."""
         status = self._rng.choice((0, DRIVER_OK))
         self._both(f'tablet {status}', lambda g: g.qtest.ask(
             f'writeb {self._tablet + STATUS:#x} {status:#x}'))
@@ -326,7 +326,7 @@ class Sweep:
             self.counts[action.__name__.strip('_')] += 1
             action()
 
-    # And what a load makes of it
+    # Loads, and comparisons after them
 
     def load(self) -> None:
         if self._rng.random() < 0.2:
@@ -352,7 +352,7 @@ class Sweep:
         self._done.clear()
 
     def compare_running(self) -> None:
-        """What the first moment of the guest makes of it."""
+        """Let the guests run for a moment, and compare them."""
         for guest in self._guests:
             guest.cont()
             guest.stop()
@@ -361,7 +361,7 @@ class Sweep:
                       lambda g, a=about: comparable(g, a))
 
     def compare_sections(self) -> None:
-        """Of what was compared last, loaded once more."""
+        """Compare once more after another load."""
         for guest in self._guests:
             guest.load(self._tag)
             guest.load(self._tag)
@@ -377,7 +377,7 @@ class Sweep:
 
 def comparable(guest: Swept, about: str,
                own: tuple[re.Pattern, ...] = OWN) -> list[str]:
-    """What QEMU says, without what need not be the same."""
+    """QEMU's answer, without parts that may differ."""
     text = guest.hmp(f'info {about}').replace(str(guest.workdir), '')
     for pattern in own:
         text = pattern.sub('', text)

@@ -69,7 +69,7 @@ class Strace:
 
 @contextlib.contextmanager
 def counted(guest: Machine, log: Path) -> Iterator[dict[str, int]]:
-    """What is made within; filled in at the end."""
+    """System calls made within; filled in at the end."""
     found: dict[str, int] = {}
     strace = Strace(guest.process.pid, log)
     try:

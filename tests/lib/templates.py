@@ -13,7 +13,7 @@ from lib.shm import in_memory
 RAM_SIZE = 32 * MIB
 START = Ring3.FIRST_FREE
 STORED = 6 * MIB
-# Which have no file, and which have
+# Options with which templates have no file, and have one
 REWIND = ('', ',rewind=on')
 
 

@@ -4,9 +4,9 @@ Two vCPUs against the host, see guest/ring3-two.c: one saves and loads by
 snapctl, the other ejects, resets and reprograms devices, and the host does what
 hosts do.
 
-What is random depends on the seed alone, what comes of it also on who is
-faster.  QEMU has to stay, to answer, and to verify each load; and a load of the
-host's with all devices in place has to succeed.
+The choices depend on the seed alone, the results also on who is faster.  QEMU
+has to stay, to answer, and to verify each load; and a load of the host's with
+all devices in place has to succeed.
 """
 
 import random
@@ -25,8 +25,8 @@ TAGS = ('h0', 'h1', 'a', 'b')       # the host's, and the guest's slots
 GOOD = 'good'                       # saved before anything is random
 RECOVER = 30                        # operations, after which all is put right
 
-# What QEMU does by itself, without a save or a load having a part in it: what
-# its log says, and why this is no finding
+# Defects of QEMU that need no save or load: the log's words, and the reason
+# why it is no finding
 STOCK = {
     r"Assertion `bus->irq_count\[i\] == 0' failed":
         'a load that failed among the devices, then a load or a reset',
@@ -39,11 +39,11 @@ STOCK = {
 
 
 class StockDefect(Exception):
-    """One of STOCK."""
+    """A defect of STOCK."""
 
 
 class Duel:
-    """One QEMU, until the time is up."""
+    """A QEMU, until the time is up."""
 
     def __init__(self, workdir: Path, seed: int, accel: str):
         rng = random.Random(seed)
@@ -91,7 +91,7 @@ class Duel:
         if b'!' in self._guest.said():
             raise Finding(f'the guest complains: {self._guest.said()!r}')
 
-    # What the host does
+    # Actions of the host
 
     def _draw_tag(self, command: str) -> str:
         """To be loaded mostly one with the devices that there are."""

@@ -35,7 +35,7 @@ VICTIM = (
 
 @dataclass(frozen=True)
 class Setup:
-    """What one QEMU is made of, and what its guest may do."""
+    """The settings of a QEMU, and the actions that its guest may take."""
 
     accel: str
     memory: str

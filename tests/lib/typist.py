@@ -20,7 +20,7 @@ SETTLED = 0.3
 ESCAPES = re.compile(r'\x1b\[[0-9;?]*[A-Za-z]')
 # The shell's also follows a line without an end
 PROMPT = re.compile(r'(?:\[(\d+)\]> |(?:^|[\r\n])(?:(\(qemu\) )|(guest# )))$')
-# What no status tells
+# Refusals that no status tells
 REFUSED = {
     SHELL: re.compile(r'^(Error:|.*"error":|.*: command not found)', re.M),
     MONITOR: re.compile(r'^(Error|unknown command|Try "help)', re.M),
@@ -31,7 +31,7 @@ SHELL_START = ("PS1='[$?]> ' PS2=''; set -o pipefail; stty -echo; "
 
 
 class Wrong(Exception):
-    """What a document says is not what happens."""
+    """A document's promise does not come true."""
 
 
 class Terminal:
@@ -74,7 +74,7 @@ class Terminal:
         return match
 
     def type(self, text: str) -> str:
-        """What is said until the next prompt, whose kind is "at" then."""
+        """The output until the next prompt, whose kind is "at" then."""
         self._text = ''
         self._send(text + '\n')
         limit = Limit(TIMEOUT)

@@ -25,7 +25,7 @@ FOLDER = products.BUILD / 'virt-install'
 TIMEOUT = 120.0
 FIRMWARE_TIME = 5.0
 TAG = 'clean'
-# What an ordinary user gets, whose network is QEMU's own; by TCG, since not
+# Options of an ordinary user, whose network is QEMU's own; TCG, since not
 # every host's KVM can run Linux
 COMMON = ('--virt-type', 'qemu', '--import', '--network', 'user')
 SCRIPT = Path(__file__).with_name('installer.py')
@@ -33,11 +33,11 @@ EDITOR = products.REPO / 'contrib/ram-reset/ram-reset-xml'
 
 
 class Refused(Exception):
-    """What virt-install has said."""
+    """An error message of virt-install."""
 
 
 def programs(generation: str) -> list[Path]:
-    """What a libvirtd is to find besides its own."""
+    """Programs that a libvirtd must find besides its own."""
     found = [FOLDER / VERSIONS[generation], FOLDER / 'programs']
     for folder in found:
         if not (folder / '.complete').exists():
@@ -71,7 +71,7 @@ class Installer:
         self._process.communicate(timeout=patience(TIMEOUT))
 
     def xml(self, options: Sequence[str]) -> str:
-        """Of a domain that it does not define."""
+        """The XML of a domain that it does not define."""
         arguments = ['--connect', 'qemu:///system', *options, '--print-xml']
         with self._lock:
             self._process.stdin.write(json.dumps(arguments) + '\n')
@@ -160,7 +160,7 @@ class Installed:
 
     @contextlib.contextmanager
     def console(self) -> Iterator[Serial]:
-        """Of the QEMU that runs now."""
+        """The serial port of the QEMU that runs now."""
         serial = Serial(Terminal(self.virsh('ttyconsole')))
         try:
             yield serial
@@ -186,7 +186,7 @@ def make_disk(path: Path) -> None:
 
 
 def defaults(options: Sequence[str]) -> list[str]:
-    """What virt-install has to be told, unless @options do."""
+    """Options that virt-install needs, unless @options have them."""
     found = {'--osinfo': 'debian11', '--memory': '256'}
     return [text for option, value in found.items()
             if option not in options for text in (option, value)]

@@ -83,7 +83,7 @@ class VMState:
         return clusters
 
     def place(self, offset: int) -> int:
-        """Where in the image a byte of the stream is."""
+        """The place in the image of a byte of the stream."""
         cluster, within = divmod(offset, self._cluster)
         return self.clusters[cluster] + within
 
@@ -94,7 +94,7 @@ class VMState:
             self._file.write(bytes((byte,)))
 
     def _add_cluster(self) -> None:
-        """One more, referenced once, behind all that the file has."""
+        """Add a cluster, referenced once, behind all that the file has."""
         nr = -(-self._file.seek(0, 2) // self._cluster)
         block, within = divmod(nr, self._cluster // 2)
         table, = struct.unpack('>Q', self._read(self._refcounts + block * 8, 8))
@@ -131,7 +131,7 @@ class VMState:
             self._file.write(b'\0' * (self._cluster - start))
 
     def section(self, kind: int, name: str) -> int:
-        """Where the section with this name starts."""
+        """The place where the section with this name starts."""
         idstr = bytes((len(name),)) + name.encode()
         at = 0
         while True:

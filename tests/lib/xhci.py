@@ -86,7 +86,7 @@ class Xhci:
         return count
 
     def request(self, kind: int, request: int, value: int) -> None:
-        """Of the device, with no data."""
+        """A control request to the device, with no data."""
         self._add(REQUESTS, kind | request << 8 | value << 16, 8,
                   SETUP << 10 | IMMEDIATE)
         self._add(REQUESTS, 0, 0, STATUS << 10 | INWARDS | 1 << 5)

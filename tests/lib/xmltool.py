@@ -49,7 +49,7 @@ def said(data: bytes, **wish) -> list[str]:
 
 
 def checked(data: bytes) -> dict[str, str]:
-    """What it says of each thing."""
+    """The verdict of --check on each thing."""
     return dict(line.split(': ', 1) for line in said(data)
                 if line[:6] != 'in all')
 

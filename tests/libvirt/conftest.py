@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the libvirt tests share: both daemons, and the axes of the matrix."""
+"""Fixtures of libvirt tests: both daemons, and the axes of the matrix."""
 
 from collections.abc import Iterator
 

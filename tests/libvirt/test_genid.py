@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a domain with <genid/> is told, and by whom."""
+"""A domain with <genid/> gets new IDs, from libvirt or from QEMU."""
 
 # Takes: 15 s
 

@@ -33,7 +33,7 @@ BOOT_TIMEOUT = 180.0
 
 
 def group(generation: str, name: str) -> tuple[str, ...]:
-    """Those whose domain it is, the first of them first."""
+    """The rows that share a domain, the first of them first."""
     for names in GROUPS if generation == GENERATIONS[0] else ():
         if name in names:
             return names
@@ -105,7 +105,7 @@ def test_row(daemons, measured, generation, name):
 
 
 def ask(domain: Installed, console: Serial, command: str) -> str:
-    """Of the shell in the guest, see lib/guest/init."""
+    """A number of the shell in the guest, see lib/guest/init."""
     number = next(domain.numbers)
     console.send(f'{number} {command}\n')
     answer = console.wait(rf'^(.*?)= {number} 0\r?\n', BOOT_TIMEOUT)

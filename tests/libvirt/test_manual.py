@@ -46,7 +46,7 @@ def started(*args) -> Libvirtd:
 
 @pytest.fixture(params=GENERATIONS)
 def daemon(request):
-    """One of its own for each test, as Debian configures it."""
+    """A libvirtd for each test, as Debian configures it."""
     with started(request.param, USER) as libvirtd:
         yield libvirtd
 
@@ -122,7 +122,7 @@ def test_manual(daemon, how):
 
 @pytest.mark.parametrize('generation', GENERATIONS)
 def test_parts_of_a_domain_are_valid(generation, tmp_path):
-    """What is not a file by itself goes into one."""
+    """XML that is not a file by itself goes into one."""
     blocks = [b for b in LIBVIRT[MANUAL].blocks if b.language == XML]
     whole = next(b.text for b in blocks if b.caption)
     parts = [b.text for b in blocks if not b.caption]

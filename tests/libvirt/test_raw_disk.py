@@ -37,7 +37,7 @@ class RawDiskConfig(Config):
 
 
 def test_snapshots_leave_it_as_it_is(daemon):
-    """Those of the monitor; libvirt refuses to make any."""
+    """Snapshots by the monitor; libvirt refuses to make any."""
     with Domain(daemon, RawDiskConfig(objects=OBJECTS['rewind'])) as guest:
         guest.start()
         write_state(guest)

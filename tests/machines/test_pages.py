@@ -12,7 +12,7 @@ from lib import pages
 
 
 def pytest_generate_tests(metafunc):
-    """What the programs have is known before they run in the guest."""
+    """The tests of each program are known before they run in the guest."""
     if 'test' in metafunc.fixturenames:
         found = [(path.name, name) for path in pages.programs()
                  for name in pages.names(path)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a QEMU has, by its own word, and how two of them differ."""
+"""Features of a QEMU, by its own word, and how two of them differ."""
 
 import re
 import subprocess
 
-# What to ask, and what in the answer is a name
+# Questions, and the names in the answer
 QUESTIONS = {
     'device': ('-device help', r'^name "([^"]+)"'),
     'netdev': ('-netdev help', r'^(?!Available)(\S+)$'),
@@ -20,9 +20,9 @@ QUESTIONS = {
 }
 RAM_RESET = ['ram-reset-auto', 'ram-reset-hugefile', 'ram-reset-madvise',
              'ram-reset-memset', 'ram-reset-remap']
-# What ours has and Debian's has not
+# Features that ours has and Debian's has not
 MORE = {'device': ['snapctl'], 'object': RAM_RESET}
-# What Debian 13's has, and ours not where Debian 12 lacks the library
+# Features of Debian 13's that ours lacks if Debian 12 lacks the library
 LESS = {'12': {'block driver': ['io_uring', 'nvme-io_uring',
                                 'virtio-blk-vfio-pci',
                                 'virtio-blk-vhost-user',
@@ -41,7 +41,7 @@ def ask(binary: str) -> dict[str, list[str]]:
 
 
 def differences(ours: dict, theirs: dict) -> list[tuple[str, list, list]]:
-    """Of each kind (what, only in ours, only in theirs)."""
+    """For each kind of feature: (kind, only in ours, only in theirs)."""
     return [(what, sorted(set(ours[what]) - set(theirs[what])),
              sorted(set(theirs[what]) - set(ours[what])))
             for what in QUESTIONS]

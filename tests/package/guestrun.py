@@ -38,7 +38,7 @@ BOUND = '''#!/bin/busybox sh
 
 
 class Broken(Exception):
-    """What does not go as it should."""
+    """Something does not go as it should."""
 
 
 def say(*lines: str) -> None:
@@ -90,7 +90,7 @@ def disk(name: str) -> Path:
 
 
 def options(name: str, network: bool = True) -> list[str]:
-    """Of a QEMU with a Linux guest, without a display."""
+    """The command of a QEMU with a Linux guest, without a display."""
     kernel = initramfs()
     return ['-accel', 'tcg', '-m', '256M', '-display', 'none',
             '-kernel', str(GUEST / 'vmlinuz'), '-initrd', str(kernel),

@@ -31,7 +31,7 @@ DEBIANS = {'12': (), '13': ('qemu-system-modules-opengl',
 QEMU = '/usr/bin/qemu-ram-reset-system-x86_64'
 LAUNCHER = '/usr/bin/qemu-ram-reset'
 PROGRAMS = 'ram-reset-loop', 'ram-reset-xml', 'snapctl-feed'
-# Not the packages' doing: logs, caches, what dpkg, apt and libvirt know
+# Files that others than the packages change: logs, caches, dpkg's state
 CHANGES = re.compile(
     '/(dev|proc|sys|run|tmp|packages|guest|trial|results|root'
     '|var/(tmp|log|cache|lib/(dpkg|apt|libvirt|systemd))'

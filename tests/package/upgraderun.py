@@ -9,7 +9,7 @@ from pathlib import Path
 
 from guestrun import WORK, Broken, say, wait_for
 
-# One of a module of each package
+# A type of a module of each package
 TYPES = 'usb-host', 'qxl-vga'
 STAMP = re.compile(rb'(?<=qemu_stamp_)[0-9a-f]{40}')
 
@@ -20,7 +20,7 @@ def next_version(version: str) -> str:
 
 
 def changed(data: bytes, old: str, new: str) -> bytes:
-    """What is of version @old as a build of @new would have it."""
+    """A file of version @old as a build of @new would have it."""
     return STAMP.sub(lambda stamp: stamp[0][::-1],
                      data.replace(old.encode(), new.encode()))
 

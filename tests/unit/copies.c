@@ -1,5 +1,5 @@
 /*
- * What a RAM block was, in memory or in a file, and what it is now
+ * A RAM block with a copy of it, in memory or in a file, to be restored
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -35,7 +35,7 @@ void copy_scribble(uint8_t *page)
     page[g_test_rand_int_range(0, PAGE)] ^= g_test_rand_int_range(1, 256);
 }
 
-/* What @host has, by way of a file behind other blocks */
+/* A copy of @host, by way of a file behind other blocks */
 static RamCopy *in_file(uint8_t *host)
 {
     g_autofree char *path = g_dir_make_tmp("ram-reset-XXXXXX", NULL);

@@ -1,5 +1,5 @@
 /*
- * What a RAM block was, in memory or in a file, and what it is now
+ * A RAM block with a copy of it, in memory or in a file, to be restored
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

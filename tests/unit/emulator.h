@@ -1,6 +1,6 @@
 /*
- * What is not tested where there is no Linux of the machine that the test was
- * built for: qemu-user runs it, which hands some system calls to the host's
+ * Tests to be skipped if no Linux of the machine runs them that they are built
+ * for: qemu-user runs them then, and hands some system calls to the host's
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

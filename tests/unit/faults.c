@@ -20,7 +20,7 @@
 /* Kinds that any sweep has seen */
 static bool seen_kinds[FAULT_KINDS];
 
-/* What a process has of the kernel, but for its heap and stack */
+/* A process's resources of the kernel, but for its heap and stack */
 typedef struct Held {
     unsigned files;
     size_t mapped;
@@ -49,7 +49,7 @@ static Held held(void)
     return now;
 }
 
-/* Which fault is on its way, for whoever reads of a failure */
+/* The fault that is on its way, for a reader of a failure */
 static char where[200];
 
 void faults_wrong(const char *format, ...)
@@ -109,7 +109,7 @@ static bool try(const FaultTest *test, const void *param, FaultKind kind,
     return fired;
 }
 
-/* Of one kind */
+/* The counts of a kind */
 typedef struct Row {
     unsigned calls, injected, done, refused;
 } Row;

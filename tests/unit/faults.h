@@ -49,8 +49,8 @@ const int *fault_errors(FaultKind kind);
 void faults_arm(FaultKind kind, unsigned nth, int err, FaultMode mode);
 
 /*
- * Calls are neither counted nor do they fail any more.  What munmap() was not
- * let do is done.  Returns how many have failed.
+ * Calls are neither counted nor do they fail any more.  Mappings
+ * that munmap() was not let unmap are unmapped.  Returns how many have failed.
  */
 unsigned faults_disarm(void);
 
@@ -60,7 +60,7 @@ unsigned faults_disarm(void);
  */
 void faults_lack(FaultKind kind);
 
-/* What has been armed for @kind, 0 if another kind has been */
+/* The error that has been armed for @kind, 0 if another kind has been */
 int faults_error(FaultKind kind);
 
 /*

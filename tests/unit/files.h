@@ -30,8 +30,8 @@ void assert_open_refused(Open *open, const char *path, const char *part);
 int opened(Open *open, const char *path);
 
 /*
- * What is no regular file is refused.  @link_dir: where symbolic links can be,
- * other than on hugetlbfs; @fifo: what is said of one
+ * Anything but a regular file is refused.  @link_dir: a folder for
+ * symbolic links, not on hugetlbfs; @fifo: the message about a FIFO
  */
 void check_kinds(Open *open, const char *path, const char *link_dir,
                  const char *fifo);

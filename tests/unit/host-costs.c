@@ -1,5 +1,5 @@
 /*
- * What things cost on some hosts, for tests
+ * Costs on some hosts, for tests
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

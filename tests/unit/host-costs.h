@@ -1,5 +1,5 @@
 /*
- * What things cost on some hosts, for tests
+ * Costs on some hosts, for tests
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +9,7 @@
 
 #include "system/ram-reset/measure/costs.h"
 
-/* Those in tests/unit/costs/@host.costs */
+/* The costs in tests/unit/costs/@host.costs */
 HostCosts host_costs_load(const char *host);
 
 #endif

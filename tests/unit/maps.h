@@ -20,7 +20,7 @@ typedef enum {
     ANON, MEMFD, MEMFD_PRIVATE, SHARED_ANON, FILE_PRIVATE, HUGE = 8
 } Kind;
 
-/* Of the machine, in bytes */
+/* The size of a page of this machine, in bytes */
 size_t base_size(void);
 
 /* NULL, and the test is skipped, if the host has no memory of that kind */

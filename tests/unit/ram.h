@@ -40,7 +40,7 @@ uint64_t hugepages_to_spare(void);
 /* Whether so many are; the test is skipped if not */
 bool may_use_hugepages(unsigned pages);
 
-/* And whether there is @folder on hugetlbfs to have them in, or NULL */
+/* The same, and whether @folder on hugetlbfs, or NULL, can have them */
 bool may_use_hugetlbfs(const char *folder, unsigned pages);
 
 /*

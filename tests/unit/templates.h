@@ -39,7 +39,7 @@ void assert_whole(int at, const char *identity);
 /* To be freed */
 char *path_of(const char *identity);
 
-/* That of IDENTITY */
+/* Removes the file of IDENTITY */
 void remove_file(void);
 
 /* main() of such tests: @add adds them */

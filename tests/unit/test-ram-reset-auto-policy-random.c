@@ -151,7 +151,7 @@ static void test_owed(void)
     }
 }
 
-/* What is impossible is never chosen, and without any choice it is to clear */
+/* Impossible choices are never made; clearing is left if all others are */
 static void test_refused(void)
 {
     g_autoptr(GRand) rand = g_rand_new_with_seed(5);

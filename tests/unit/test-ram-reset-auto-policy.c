@@ -185,7 +185,7 @@ static void test_experience(void)
         g_assert_cmpfloat(disturbed, <=, 1.5 * s);
         g_assert_cmpfloat(policy_slower(disturbed, truths[i] / disturbed), <,
                           1.25 * truths[i]);
-        /* Not for ever */
+        /* The experience fades */
         for (unsigned load = 0; load < 200; load++) {
             s = policy_slower_unused(s);
         }
@@ -195,7 +195,7 @@ static void test_experience(void)
     g_assert_cmpfloat(policy_slower(1.0 / 8, 0), >=, 1.0 / 8);
 }
 
-/* Where there is next to nothing to do, a disturbed load turns no decision */
+/* A disturbed load turns no decision if there is next to nothing to do */
 static void test_next_to_nothing(void)
 {
     PolicyChunk chunk = { .resident = CHUNK_PAGES, .stored = 31 };
@@ -216,7 +216,7 @@ static void test_next_to_nothing(void)
     g_assert_cmpint(choice_of(&costs, &facts), ==, POLICY_DISCARD);
 }
 
-/* What is measured of equals goes to and fro, the decision must not */
+/* Measurements of equals go to and fro, the decision must not */
 static void test_equals(void)
 {
     PolicyChunk chunk = { .resident = CHUNK_PAGES, .stored = 1 };
@@ -242,7 +242,7 @@ static void test_equals(void)
     }
 }
 
-/* Where it is only guessed what is where */
+/* A guess of the pages' places is no reason to split */
 static void test_no_split_by_guess(void)
 {
     HostCosts costs = host_costs_load("thp");

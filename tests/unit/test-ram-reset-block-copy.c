@@ -93,7 +93,7 @@ static void test_leave_zeros(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpint(memcmp(f->host, f->was, LEN), ==, 0);
 }
 
-/* What is untracked is reported as dirty, written to or not */
+/* Untracked pages are reported as dirty, written to or not */
 static void test_hot(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     const size_t untracked = BITS + 3, once = BITS + 4;
@@ -160,7 +160,7 @@ static void test_compare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     ram_copy_compare(f->t, f->host, NULL, 0, words, NULL, &counts);
     g_assert_cmpuint(counts.dirty, ==, 3);
 
-    /* What is kept, and what is there; nothing else is looked at */
+    /* The copy and the memory are compared; nothing else is looked at */
     bit_set(f->dirty, 1);
     copy_scribble(f->host + PAGE);
     copy_scribble(f->host + 2 * PAGE);
@@ -227,7 +227,7 @@ static void test_sparse(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpuint(resident(), ==, pages_stored());
 }
 
-/* Of what is zero in the template only that is dirty which is present */
+/* A page that is zero in the template stays dirty only if it is present */
 static void test_spare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     g_autofree unsigned long *present = g_new0(unsigned long,

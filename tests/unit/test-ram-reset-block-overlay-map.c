@@ -1,5 +1,5 @@
 /*
- * Which parts of blocks are mapped from a template
+ * Unit tests for the map of parts that are mapped from a template
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -151,7 +151,7 @@ static void check_each_run_and_gap(const ZeroMap *map, const bool *model,
                              naive(model, pages, first, max, true));
             g_assert_cmpuint(gap, ==, PAGE *
                              naive(model, pages, first, max, false));
-            /* One of them begins here, never both */
+            /* A run or a gap begins here, never both */
             g_assert_true(max ? !run != !gap : !run && !gap);
             g_assert_true(!run || zeromap_known(map, first * PAGE, run));
         }

@@ -1,6 +1,5 @@
 /*
- * What becomes of hugepage files and their records when the kernel refuses any
- * call
+ * Hugepage files and their records when the kernel refuses any call
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,7 +17,7 @@
 #include "faults.h"
 #include "ram.h"
 
-/* Where files go; @huge: on hugetlbfs, or NULL */
+/* Folders of files; @huge: on hugetlbfs, or NULL */
 static char *plain, *huge;
 
 /*
@@ -78,7 +77,7 @@ static bool run_create(void *opaque)
            is_fine(hugefile_file_reserve(s->fd, 2 * HUGE_SIZE, HUGE_SIZE));
 }
 
-/* Also here an empty file may be left that nobody could lock */
+/* An empty file that nobody could lock may be left here, too */
 static void check_create(void *opaque, bool ok)
 {
     State *s = opaque;
@@ -133,7 +132,7 @@ static bool run_take(void *opaque)
     return ok && trusted_file_is_ours_alone(s->second, true);
 }
 
-/* Who has it says so, and it can be had afterwards */
+/* The owner of the file says so, and it can be taken afterwards */
 static void check_take(void *opaque, bool ok)
 {
     State *s = opaque;

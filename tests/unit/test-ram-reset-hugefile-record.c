@@ -49,7 +49,7 @@ static int file_with(const char *text, gsize len)
     return fd;
 }
 
-/* What is no record says nothing, and why */
+/* Text that is no record is refused, with the reason */
 static void assert_no_record(const char *text, gsize len, const char *part)
 {
     HugeRecord rec = { .pid = 1, .boot_id = g_strdup("old") };

@@ -125,7 +125,7 @@ static void test_data(gconstpointer data)
         found = find(map, from, to);
         for (size_t i = from; i < to; i++) {
             g_assert_true(found.pages[i] || !written[i]);
-            /* Where the kernel tells, nothing else is reported */
+            /* Nothing else is reported if the kernel can tell */
             g_assert_true(found.pages[i] == written[i] ||
                           !(kind & HUGE || kind == ANON || kind == MEMFD));
         }
@@ -150,7 +150,7 @@ static void test_data_without_scan(gconstpointer data)
     no_pagemap_scan = had;
 }
 
-/* Where others have written the file has more pages than our page table */
+/* The file has more pages than our page table after others have written */
 static void test_data_of_others(void)
 {
     PrimMap *map = map_new(MEMFD);
@@ -262,7 +262,7 @@ static void test_data_of_a_character_device_ends(void)
     close(map.fd);
 }
 
-/* Such a page is in the file, but not in our page table */
+/* A page of another process is in the file, but not in our page table */
 static void test_data_finds_hugepages_of_others(void)
 {
     PrimMap *map = map_new(MEMFD | HUGE);
@@ -296,7 +296,7 @@ static void test_data_finds_hugepages_of_others(void)
 static void test_data_of_many_hugepages(void)
 {
     PrimDataIter it;
-    /* What one call tells of: a byte for each of the base pages */
+    /* Hugepages in the result of a call: it has a byte for each base page */
     unsigned each = sizeof(it.buf) * base_size() / HUGE_SIZE;
     unsigned nr = each + 6, n = 0;
     unsigned expected[][2] = { { 0, 1 }, { each - 2, each + 1 },

@@ -1,5 +1,5 @@
 /*
- * What prim does when the kernel refuses any of its calls
+ * prim when the kernel refuses any of its calls
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -172,7 +172,7 @@ static bool run_fresh(void *opaque)
     return ret == 0;
 }
 
-/* Who may not ask what is mapped does not know that nothing is */
+/* A process that may not call mincore() cannot know that nothing is mapped */
 static void *setup_no_mincore(const void *kind)
 {
     faults_lack(FAULT_MINCORE);

@@ -221,7 +221,7 @@ static void test_limits(Ram *ram)
     if (ram->map.fd >= 0) {
         g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_NOFILE, 0), ==,
                         -EMFILE);
-        /* And no SIGXFSZ */
+        /* The call fails, and there is no SIGXFSZ */
         g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_FSIZE, 0), ==,
                         -EFBIG);
         g_assert_true(all_are(ram, 0xa5));
@@ -294,7 +294,7 @@ static void test_overlay(Ram *ram)
     assert_pages(ram->map.host, 0, 2, 0x77);
     assert_pages(ram->map.host, 2, 8, 0);
     assert_pages(ram->map.host, 8, 64, 0x77);
-    /* What is discarded there reads zero as well */
+    /* Memory that is discarded there reads zero as well */
     g_assert_cmpint(madvise(ram->map.host + part.start, part.len,
                             MADV_DONTNEED), ==, 0);
     assert_pages(ram->map.host, 2, 8, 0);

@@ -1,5 +1,5 @@
 /*
- * What prim_overlay() does when the kernel refuses any of its calls
+ * prim_overlay() when the kernel refuses any of its calls
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -117,7 +117,7 @@ static void test_mode(void)
         check(STATE_DIR, S_IFDIR | S_ISVTX | bits, geteuid(), 2, unwritable);
         check(TEMPLATE_DIR, S_IFDIR | bits, geteuid(), 2, unwritable);
         check(TEMPLATE_DIR, S_IFDIR | S_ISVTX | bits, geteuid(), 2, NULL);
-        /* What it means for a directory it does not for a file */
+        /* The sticky bit of a file does not mean what a directory's does */
         check(TRUST_STICKY, S_IFREG | S_ISVTX | bits, geteuid(), 1, private);
         check(TRUST_STICKY | TRUST_READERS, S_IFREG | S_ISVTX | bits,
               geteuid(), 1, unwritable);

@@ -98,7 +98,7 @@ static void test_drop(gconstpointer kind)
     map_free(map);
 }
 
-/* Whoever else maps the memory must see the zeros, too */
+/* Other processes that map the memory must see the zeros, too */
 static void test_drop_is_seen_by_others(void)
 {
     PrimMap *map = map_new(MEMFD);

@@ -72,7 +72,7 @@ static void test_close(void)
     assert_stays(&c, 55 * MS, 50 * MS);
 }
 
-/* One quiet load does not count, but many do: as much as was spared by it */
+/* A quiet load does not count, but many do: as much as was spared by it */
 static void test_comes_back(void)
 {
     RewindChoice c = { 0 };

@@ -109,7 +109,7 @@ static void test_room_among_own(void)
     template_dir_remove(dir, "b");
 }
 
-/* Of a snapshot that is no more: it goes if nobody else needs it */
+/* The template of a deleted snapshot goes if nobody else needs it */
 static void test_retired(void)
 {
     TemplateFile *ours, *theirs;

@@ -1,5 +1,5 @@
 /*
- * What becomes of template files when the kernel refuses any call
+ * Template files when the kernel refuses any call
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,7 +23,7 @@
 #define OTHERS   "another snapshot"
 #define NOTE     77
 
-/* Where files go; @huge: on hugetlbfs, or NULL */
+/* Folders of files; @huge: on hugetlbfs, or NULL */
 static char *plain, *huge;
 
 static uint8_t content[LEN];
@@ -304,7 +304,7 @@ int main(int argc, char **argv)
     int ret;
 
     g_test_init(&argc, &argv, NULL);
-    /* Where fsync() takes no time, if that may be */
+    /* A folder in which fsync() takes no time, if there may be one */
     plain = faults_make_dir("/dev/shm/ram-reset-XXXXXX") ?:
             faults_make_dir("/tmp/ram-reset-XXXXXX");
     huge = g_test_subprocess() ? NULL : mount_hugetlbfs(plain);

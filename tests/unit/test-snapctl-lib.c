@@ -19,7 +19,7 @@
 
 #define REGION  65536
 
-/* What the device does with the next commands, the first of them first */
+/* The device's results of the next commands, the first of them first */
 static struct {
     uint32_t status;
     uint32_t error;

@@ -30,7 +30,7 @@ BRIDGES = ('-device', 'pci-bridge,id=b1,chassis_nr=1,addr=5',
 
 
 def described(text: bytes) -> bytes:
-    """What a VM state has from its end mark on."""
+    """The bytes of a VM state from its end mark on."""
     return bytes((0, DESCRIPTION)) + struct.pack('>I', len(text)) + text
 
 
@@ -59,7 +59,7 @@ def load_often(guest: Ring3) -> int:
 
 
 def limit_time(guest: Ring3, seconds: int) -> None:
-    """Of the processor, from now on."""
+    """Seconds of the processor, from now on."""
     stat = Path(f'/proc/{guest.process.pid}/stat').read_text()
     used = sum(map(int, stat.rsplit(')')[-1].split()[11:13]))
     most = used // 100 + seconds
@@ -67,7 +67,7 @@ def limit_time(guest: Ring3, seconds: int) -> None:
 
 
 def most_memory(guest: Ring3) -> int:
-    """That QEMU has ever had, in bytes."""
+    """The most memory that QEMU has ever had, in bytes."""
     status = Path(f'/proc/{guest.process.pid}/status').read_text()
     return int(status.split('VmHWM:')[1].split()[0]) << 10
 

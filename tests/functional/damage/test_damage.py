@@ -35,7 +35,7 @@ def damage_device_version(state: VMState) -> None:
 
 
 def cut_in_ram_blocks(state: VMState) -> None:
-    """What is behind the end of a VM state reads as zeros, without end."""
+    """QEMU reads zeros behind the end of a VM state, without end."""
     at = state.stream.index(bytes((len(RAM),)) + RAM.encode())
     state.truncate(at + 1 + len(RAM) + 8)
 
@@ -68,7 +68,7 @@ def is_good(guest: Ring3) -> bool:
 
 @pytest.mark.each_value
 def test_undamaged(tmp_path, fast_accel, memory, strategy, snapshots):
-    """What the tests below damage would load."""
+    """The undamaged snapshot of the tests below loads."""
     damaged(snapshots, tmp_path, lambda state: None)
     with Ring3(tmp_path, accel=fast_accel, memory=memory, strategy=strategy,
                ram=RAM_SIZE, loadvm='bad') as guest:

@@ -35,7 +35,7 @@ LOADS = (
     ('memset', 'private', ',verify=on'), ('memset', 'shared', ',verify=on'),
     ('hugefile', 'file', ''),
 )
-# What the strategy does by a call that can fail
+# The calls of each strategy that can fail
 DONE_BY = {
     ('madvise', 'private'): 'madvise', ('madvise', 'shared'): 'fallocate',
     ('madvise', 'hugetlb'): 'fallocate', ('remap', 'private'): 'mmap',
@@ -165,7 +165,7 @@ def test_make_template(request, folder, faults):
 
 
 class Saves(Sweep):
-    """What is saved can be loaded; a failure leaves the old snapshot alone."""
+    """A saved snapshot can be loaded; a failure leaves the old one alone."""
 
     def __init__(self, title: str, faults: Faults, guest: Driven):
         write_state(guest)
@@ -223,7 +223,7 @@ class HugeFiles:
             'size': self.SIZE, 'mem-path': str(self.path)})
 
     def mapping(self) -> int:
-        """Where QEMU has it, 0 if it has not."""
+        """The address at which QEMU has it mapped, 0 if it has not."""
         maps = Path(f'/proc/{self.guest.process.pid}/maps').read_text()
         return next((int(line.split('-')[0], 16) for line in maps.splitlines()
                      if str(self.path) in line), 0)
@@ -276,7 +276,7 @@ def test_hugefile_start(huge_files, faults):
 
 
 def test_hugefile_end(huge_files, faults):
-    """Whatever becomes of the record, the next start finds no byte."""
+    """The next start finds no byte, whatever becomes of the record."""
     files = huge_files
 
     def prepare(turn: int) -> None:

@@ -73,7 +73,7 @@ def end_at(kills, guest, command, nth) -> bool:
 
 
 def loaded(workdir, number, strategy) -> str:
-    """What a load gives in a new QEMU, where saving goes on."""
+    """The state after a load in a new QEMU, which can still save."""
     with start(workdir, number, strategy) as guest:
         guest.fill(LATER)
         try:
@@ -121,7 +121,7 @@ def test_kill(folder, kills, operation, number, strategy):
 
 
 def test_clock_has_not_run(folder):
-    """What a deletion and a save leave that are killed behind one disk."""
+    """A deletion and a save that are killed behind the first disk."""
     workdir = folder / 'before'
     prepare(workdir, 2, False)
     with start(workdir, 2, 'stock') as guest:

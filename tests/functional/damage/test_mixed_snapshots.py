@@ -110,7 +110,7 @@ def go_on(guest: Disks) -> None:
 
 
 def refused(guest: Disks, how: str) -> None:
-    """And nothing has been changed."""
+    """The load is refused, and changes nothing."""
     guest.fill(LATER)
     with pytest.raises(MachineError, match=REFUSAL):
         load(guest, how)

@@ -90,8 +90,8 @@ def test_mutations(workdir, huge, seed):
                                   (1 << 64) - 1))
 def test_size_of_the_vm_state(sweep, size):
     """
-    What an image says of it is not believed; stock does not look at it.  With
-    verify=on the snapshot is not what it says.
+    An image's own statement is not believed; stock does not look at it.  With
+    verify=on the snapshot is not what the image says.
     """
     image = sweep.image.with_size(size)
     for config in sweep.configs():
@@ -148,7 +148,7 @@ QEMUS_OWN = {
 
 @pytest.mark.parametrize('damage', QEMUS_OWN)
 def test_of_qemus_own(sweep, damage):
-    """What kills stock, or spoils it for good snapshots, does no more to ours."""
+    """An image that kills or spoils stock does no more to ours."""
     for config in ('memset', 'template, rewind'):
         result = sweep.load_image(config, QEMUS_OWN[damage](sweep.image))
         print(result)

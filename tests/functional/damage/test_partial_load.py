@@ -41,7 +41,7 @@ def assert_part(guest: Ring3, workdir: Path) -> None:
 @pytest.mark.parametrize('stopped', (False, True), ids=('running', 'stopped'))
 def test_only_a_good_load_helps(tmp_path, fast_accel, served, snapshots,
                                 damage, stopped):
-    """Whatever the guest was doing when the load failed."""
+    """The guest does not run, whatever it was doing when the load failed."""
     damaged(snapshots, tmp_path, damage)
     with Ring3(tmp_path, accel=fast_accel, strategy=served, ram=RAM_SIZE
                ) as guest:

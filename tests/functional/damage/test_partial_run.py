@@ -21,7 +21,7 @@ PART = "a part of snapshot 'bad'"
 FAILS = 'Error|Unknown|load'
 # Debuggers have no answer: they are told of the next stop
 BY_DEBUGGER = ('c', 's', 'vCont;c', 'vCont;s:1', 'vCont;s:1;c', 'D')
-# With what QEMU refuses it; None if it does something else than run the guest
+# QEMU's refusals; None if the command does something else than run the guest
 BY_MONITOR = {
     'cont': PART, 'c': PART, 'system_wakeup': 'not in suspended state',
     'nmi': None, 'stop': None, 'system_powerdown': None, 'gdbserver none': None,
@@ -39,7 +39,7 @@ def start(workdir: Path, **kwargs) -> Ring3:
 
 
 def registers(guest: Ring3) -> str:
-    """Those of the vCPU that the snapshot has."""
+    """Registers of the vCPU that the snapshot has."""
     guest.hmp('cpu 0')
     return guest.hmp('info registers')
 

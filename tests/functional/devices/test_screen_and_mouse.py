@@ -65,7 +65,7 @@ def guest(tmp_path):
 
 
 def test_font_is_the_snapshots(guest):
-    """Which VGA notices only if it is written to through the device."""
+    """VGA notices only writes to its memory through the device."""
     guest.stop()
     # whatever characters are there
     saved = picture(guest)

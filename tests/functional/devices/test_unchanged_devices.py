@@ -41,7 +41,7 @@ MACHINES = {
 # state is that of others: kvmvapic, PIIX3, its disk controller, the SMBus of q35
 KEPT = {'q35': 9, 'pc': 7}
 
-# Of a tablet; of the USB controller that port whose devices are not USB 3's
+# A tablet's request; the USB controller's port for devices before USB 3
 SET_IDLE_TYPE, SET_IDLE = 0x21, 0x0a
 FIRST_PORT = 5
 # On a q35 with nothing else
@@ -49,7 +49,7 @@ WITH_TABLET = 6
 
 
 class Poked(Ring3):
-    """Whose devices the test writes to, as a guest's kernel could."""
+    """A guest whose devices the test writes to, as its kernel could."""
 
     def __init__(self, workdir: Path, machine: str, **kwargs):
         disk = workdir / 'disk1.qcow2'
@@ -64,7 +64,7 @@ class Poked(Ring3):
         self.functions = self._find()
 
     def _find(self) -> dict[tuple[int, int, int], list[range]]:
-        """Where each function is, and its ports."""
+        """The address of each function, and its ports."""
         found: dict[tuple[int, int, int], list[range]] = {}
         for text in re.split(r'^  Bus +', self.hmp('info pci'),
                              flags=re.MULTILINE)[1:]:
@@ -93,7 +93,7 @@ class Poked(Ring3):
                  | at)
 
     def space(self) -> dict:
-        """Of each function, what a guest sees."""
+        """The configuration space of each function, as a guest sees it."""
         return {(where, at): self.read(where, at)
                 for where in self.functions for at in (*REGISTERS, 0x40, 0x80)}
 
@@ -154,7 +154,7 @@ class Sleeper(QtestMachine):
         self.qtest.out('w', self.ENABLE, self.RTC_ALARM)
 
     def sleep_past_alarm(self) -> str:
-        """What it does then.  The alarm is at each second."""
+        """Let the guest sleep until its alarm, which comes each second."""
         self.qtest.out('w', self.CONTROL, self.SLEEP)
         self.event('SUSPEND')
         assert self.status() == 'suspended'
@@ -207,7 +207,7 @@ def test_what_has_changed_is_not(guest, rng):
 
 
 def test_other_snapshots_have_other_devices(guest, rng):
-    """What is kept is not what another snapshot has."""
+    """A load of another snapshot does not use the state that is cached."""
     first = guest.space()
     for where in guest.functions:
         guest.write(where, 0x3c, 0x55)
@@ -220,7 +220,7 @@ def test_other_snapshots_have_other_devices(guest, rng):
 
 
 def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
-    """Which the guest sets in VGA's memory BAR, and no reset clears."""
+    """The guest sets the byte order in VGA's memory BAR; no reset clears it."""
     order = {'path': '/machine/peripheral/vga',
              'property': 'big-endian-framebuffer'}
     guest.qmp('qom-set', **order, value=True)
@@ -245,7 +245,7 @@ def test_byte_order_is_the_default_if_the_snapshot_does_not_tell(guest):
 
 
 def test_what_the_snapshot_does_not_have_is_reset(tmp_path):
-    """Also the configuration space of a function plugged in since."""
+    """A load resets the configuration space of a function plugged in since."""
     with Poked(tmp_path, 'pc') as guest:
         guest.stop()
         guest.save('s')
@@ -336,7 +336,7 @@ def test_memory_with_a_file_in_it_is_the_snapshots(tmp_path):
 
 @pytest.mark.parametrize('machine', MACHINES)
 def test_an_alarm_wakes_the_guest_as_after_a_whole_load(tmp_path, machine):
-    """What may wake it is QEMU's own, and a reset clears it."""
+    """QEMU itself knows what may wake the guest, and a reset clears it."""
     states = {}
     for strategy, options in (('stock', ''), ('auto', ',rewind=on')):
         folder = tmp_path / strategy

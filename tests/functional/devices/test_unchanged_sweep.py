@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-Whatever a guest has done to devices, and whichever of them a load has left
-alone, nothing differs from what a load makes that resets and loads all.
+A load that leaves devices alone has the result of a load that resets and
+loads all, whatever a guest has done to devices.
 
 RAM_RESET_LONG=1 loads 500 times for each machine and accelerator.
 """

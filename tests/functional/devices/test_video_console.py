@@ -12,7 +12,7 @@ from lib.screens import VGA
 
 @needs_kernel
 def test_console_of_linux(tmp_path, linux_accel):
-    """What a kernel's console writes, and who maps the device's memory."""
+    """A kernel's console and a process that maps the device's memory write."""
     with Linux(tmp_path, accel=linux_accel, ram=192 * MIB, strategy='auto',
                options=',rewind=on,verify=on',
                args=('-vga', 'none', '-device', 'VGA')) as guest:

@@ -82,9 +82,9 @@ def test_costs_what_was_written(tmp_path, name):
 @needs_kernel
 def test_what_a_vga_writes_by_itself(tmp_path):
     """
-    That is not all in the dirty log: neither what a mode clears, nor, in its
-    place, what is written through the window plane by plane.  What the log has
-    in place of that (@others) is undone as well.
+    The dirty log does not have all of that.  It lacks memory that a mode
+    clears, and writes through the window, plane by plane, for which it has
+    other pages (@others).  A load undoes those as well.
     """
     with Bare(tmp_path) as guest:
         VGA.fill(guest.qtest)

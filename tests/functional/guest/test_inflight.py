@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-Whatever a host, a guest and its devices do at the same time, see
+A host, a guest and its devices do things at the same time, see
 tests/lib/inflight/plan.py.
 
 RAM_RESET_LONG=1 flies for half an hour, or RAM_RESET_MINUTES, and goes on
@@ -31,14 +31,14 @@ PLAN_SECONDS = 60                   # in a long run
 MINUTES = os.environ.get('RAM_RESET_MINUTES')
 ACCELS = ('kvm', 'tcg', 'qtest')
 TSAN_RULES = Path(__file__).with_name('tsan.supp')
-# What a plan's later half may have more than the first; memory in KiB
+# The most that a plan's later half may have more than the first; KiB
 GROWTH = {'descriptors': 4, 'mappings': 100, 'anonymous': 40 << 10,
           'shared': 40 << 10}
 
 
 @contextlib.contextmanager
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """Where flushing a disk takes no time, if there is such a place."""
+    """A folder in which flushing a disk takes no time, if there is one."""
     place = '/dev/shm' if os.access('/dev/shm', os.W_OK) else tmp_path
     with tempfile.TemporaryDirectory(dir=place, prefix='inflight-') as folder:
         yield Path(folder)

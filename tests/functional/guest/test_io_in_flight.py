@@ -32,7 +32,7 @@ delay-ns = "2000000"
 
 @pytest.fixture(scope='module')
 def booted(tmp_path_factory) -> Path:
-    """Where disks are that have a guest with drivers of all its devices."""
+    """A folder with disks of a guest that has drivers of all its devices."""
     workdir = tmp_path_factory.mktemp('booted')
     with Busy(workdir) as guest:
         guest.set_up()

@@ -138,7 +138,7 @@ def random_write(rng: random.Random, guest: Ring3) -> str:
 
 @pytest.mark.each_value
 def test_random_sequence(tmp_path, accel, any_memory, strategy, rng):
-    """Whatever the sequence, RAM after a load is RAM at the time of the save."""
+    """RAM after a load is RAM at the time of the save, in any sequence."""
     steps, tags = rounds(24, 16), ('a', 'b', 'c')
     saved = {}
     loads = 0

@@ -19,7 +19,7 @@ from lib.machine import kvm_usable
 LOADS = {DeviceLoop: rounds(3000, 800), HmpLoop: rounds(1500, 600)}
 WARM_UP = rounds(500, 200)
 TURNS = rounds(8, 0)
-# Of CPU time; that short a measurement may be out by half
+# A ratio of CPU time; so short a measurement may be out by half
 LASTING = 0.5
 
 

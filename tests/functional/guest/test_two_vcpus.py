@@ -34,7 +34,7 @@ ACCELS = ('kvm', 'tcg')
 
 @pytest.fixture(autouse=True)
 def reports(monkeypatch) -> None:
-    """What is freed is overwritten; a sanitizer's report ends QEMU."""
+    """glibc overwrites freed memory; a sanitizer's report ends QEMU."""
     monkeypatch.setenv('MALLOC_PERTURB_', '165')
     monkeypatch.setenv('ASAN_OPTIONS', 'detect_leaks=0:handle_abort=1')
 
@@ -57,7 +57,7 @@ def fight(tmp_path: Path, seed: int, accel: str, seconds: float) -> Counter:
 
 def fight_on(tmp_path: Path, seed: int, accels: Iterable[str],
              seconds: float) -> Counter:
-    """One duel after another: all findings at the end."""
+    """Duels take turns; all findings are reported at the end."""
     until = time.monotonic() + seconds
     findings, counts = [], Counter()
     for n, accel in enumerate(itertools.cycle(accels)):

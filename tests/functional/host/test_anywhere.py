@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What has been built, used from elsewhere: it finds what it needs."""
+"""The built programs find their files when they are used from elsewhere."""
 
 # Takes: 10 s
 

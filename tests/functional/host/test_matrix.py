@@ -15,7 +15,7 @@ MANUAL = products.REPO / 'docs/system/ram-reset.rst'
 SIZE = 16 * MIB
 REFUSED = 'refused at start'
 
-# What the rows of the table mean; {dir} and {huge} are fresh directories
+# The options for each row of the table; {dir} and {huge} are new directories
 MEMORY = {
     'memory-backend-ram': 'memory-backend-ram',
     'memory-backend-ram, prealloc=on': 'memory-backend-ram,prealloc=on',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What must stay as it is: pinned pages, and the flags of a mapping."""
+"""Pinned pages and the flags of a mapping stay as they are."""
 
 # Alone: the kernel moves pages to make room for hugepages
 

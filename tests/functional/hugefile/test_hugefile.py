@@ -18,7 +18,7 @@ from lib.hugefile import (BACKEND, HUGE, KEPT, LEFT_DIRTY, MARK, HugeRing3,
 from lib.machine import MIB, RAM, MachineError
 
 
-# What becomes of the file
+# The file
 
 @pytest.mark.parametrize('unlink', ('existing', 'always'))
 def test_left_over_is_removed(tmp_path, ramfile, unlink):
@@ -59,7 +59,7 @@ def test_orderly_end(tmp_path, ramfile, end, cleared):
 
 
 def test_many_orderly_ends(tmp_path, ramfile):
-    """What one run has left dirty and the next has not touched."""
+    """Pages that one run has left dirty and the next has not touched."""
     for page in (5, 1, 7, 3):
         with Still(tmp_path, ramfile, ram=8 * HUGE,
                    options=LEFT_DIRTY) as guest:
@@ -70,7 +70,7 @@ def test_many_orderly_ends(tmp_path, ramfile):
 
 @pytest.mark.parametrize('align', ('2M', '64G'))
 def test_untouched_pages_stay_clean(tmp_path, ramfile, align):
-    """Also where nothing else is mapped in the same GiB of addresses."""
+    """Pages stay clean even if nothing else is mapped in the same GiB."""
     backend = f'{BACKEND},align={align}'
     Still(tmp_path, ramfile, options=KEPT,
           backend=backend + ',prealloc=on').close()

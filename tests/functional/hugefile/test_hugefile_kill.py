@@ -132,7 +132,7 @@ class Hunt:
         self.checks += 1
 
     def _phase(self, asked: str, answered: bool) -> str:
-        """What QEMU was at when it was killed."""
+        """The phase in which QEMU was killed."""
         log = self._log.read_text()
         if log.count('ram_reset_load_begin') > log.count('ram_reset_load_end'):
             return 'load'
@@ -175,7 +175,7 @@ class Hunt:
                   expected=1 + bool(loadvm))
 
     def _aim(self, asked: str, phase: str, loads: int, expected: int) -> None:
-        """What took so long once takes another time later, and elsewhere."""
+        """A phase takes another time later, and on another host."""
         late = {'start': phase == 'run', 'load': loads == expected,
                 'run': False, 'exit': phase == 'over'}
         if asked != 'run':
@@ -315,7 +315,7 @@ def test_record_of_something_else(tmp_path, ramfile, changes, why):
 
 
 def test_damaged_record(tmp_path, ramfile):
-    """One bit of each byte, and what is left of a write cut short."""
+    """A bit of each byte is flipped, or a write was cut short."""
     state = killed(tmp_path, ramfile).state
     size = len(write_record(state, ramfile))
     damages = [*range(0, size, rounds(1, 5)),

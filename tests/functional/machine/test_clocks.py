@@ -29,7 +29,7 @@ SLEEP = 0.3
 # How far a clock would be that went on from where it was before the load
 AHEAD = 2
 
-# What else Linux may go by than a TSC and the timer of the local APIC
+# Clocks other than a TSC and the timer of the local APIC
 CLOCKS = {
     'hpet': (1, 'clocksource=hpet nolapic_timer nohz=off highres=off'),
     'pit': (1, 'clocksource=acpi_pm nolapic_timer', ('-machine', 'hpet=off')),
@@ -38,7 +38,7 @@ CLOCKS = {
 
 @dataclass(frozen=True)
 class Clocks:
-    """Of a Linux guest, in seconds: CLOCK_REALTIME, _MONOTONIC, _BOOTTIME."""
+    """Clocks of a Linux guest: CLOCK_REALTIME, _MONOTONIC, _BOOTTIME."""
 
     real: float
     monotonic: float
@@ -146,7 +146,7 @@ def save_asleep(guest: Linux) -> float:
 
 
 def check_wakes_up(guest: Linux, loads: int = LOADS) -> None:
-    """What remains of the sleep that it was saved in is slept after a load."""
+    """A guest that was saved asleep sleeps the rest after a load."""
     begin = save_asleep(guest)
     woken = []
     for _ in range(loads):

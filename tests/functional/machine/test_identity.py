@@ -18,12 +18,12 @@ RAM_SIZE = 128 * MIB
 SMALL = 32 * MIB
 LOADS = 1000 if LONG else rounds(200, 6)
 FEW = 5
-# Of which within SOON_MS: a busy host lets time go by where a guest has nothing
-# to do
+# Loads that must be seen within SOON_MS: on a busy host, time passes while a
+# guest has nothing to do
 SOON = LOADS if LONG else 1
 ACPI_TIMER, TICKS_A_MS, TIMER_MASK = 0x608, 3579.545, 0xffffff
 SOON_MS = 10
-# So that the guest's kernel has been through what the load has told it
+# The guest's kernel needs this time to react to the load
 PAUSE_US = 3000
 PATIENCE = 300.0
 DRAWN = r'drawn (\w+) (\w{128}) ([\w-]{36}) ([\w-]{36}) ([\w-]{36})\n'
@@ -41,7 +41,7 @@ def vmgenid(guest) -> uuid.UUID:
 
 
 class Drawn(NamedTuple):
-    """What a guest has drawn, and how many ms of its time after a load."""
+    """Numbers that a guest has drawn, and how many ms after a load."""
 
     after: float
     values: tuple[str, ...]
@@ -67,7 +67,7 @@ class Drawing:
         return int(self._guest.hmp(f'i/w {ACPI_TIMER}').split('=')[1], 16)
 
     def load(self) -> list[Drawn]:
-        """What it draws at once, and after PAUSE_US."""
+        """Numbers that it draws at once, and after PAUSE_US."""
         self._guest.stop()
         self._guest.load('a')
         # it has the line when the monitor answers, and sees it when it runs
@@ -84,7 +84,7 @@ def count_different(draws: list[Drawn]) -> Counter:
 
 
 def test_new_random_numbers_after_each_load(tmp_path):
-    """Of 64 bytes and three UUIDs; without the option they are the same."""
+    """64 bytes and three UUIDs differ; without the option they are the same."""
     with Linux(tmp_path, accel='tcg', ram=RAM_SIZE, strategy='auto',
                options=',rewind=on', args=Drawing.ARGS, boot_timeout=PATIENCE
                ) as guest:
@@ -122,7 +122,7 @@ def boot(workdir, accel: str = 'tcg', **kwargs) -> Ring3:
 
 
 def ids_in_ram(guest: Ring3, known: set[uuid.UUID]) -> set[uuid.UUID]:
-    """Those of @known that are where the guest looks for the ID."""
+    """IDs of @known that lie where the guest looks for the ID."""
     guest.stop()
     image = guest.ram_image()
     at = range(VMGENID_OFFSET, len(image), 4096)
@@ -223,7 +223,7 @@ def marker(guest) -> int:
                                     'remap'))
 @pytest.mark.each_value
 def test_disruption_marker_is_one_more(tmp_path, accel, served, options):
-    """Than at the save, after each load: the guest sees that it is another."""
+    """The marker grows with each load: the guest sees that it is another."""
     if served == 'stock':
         options = ''
     with Ring3(tmp_path, accel=accel, ram=RAM_SIZE, strategy=served,

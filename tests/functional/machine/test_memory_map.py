@@ -122,7 +122,7 @@ def test_load_that_fails_lets_the_map_go(guest):
 
 @pytest.mark.parametrize('rewind', ('on', 'off'))
 def test_eventfd_is_taken_from_kvm_before_it_is_closed(tmp_path, rewind):
-    """That of a device which somebody has used while the VM was stopped."""
+    """The eventfd of a device that was used while the VM was stopped."""
     if not kvm_usable():
         pytest.skip('/dev/kvm cannot be opened for reading and writing')
     disk, qtest = Disk(tmp_path, MIB, RAM_SIZE - SCRATCH), Qtest(tmp_path)

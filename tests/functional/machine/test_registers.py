@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whatever ring 0 has written to registers since the save, a load undoes."""
+"""A load undoes all that ring 0 has written to registers since the save."""
 
 # Takes: 6 s
 
@@ -14,7 +14,7 @@ from lib.smp import Smp
 
 CPUS = 2
 LOADS = rounds(3, 1)
-# What QEMU does not save if it is 1, while a CPU with "monitor" begins with
+# QEMU does not save this if it is 1, while a CPU with "monitor" begins with
 # another value
 UNSAVED = {'kvm': set(), 'tcg': {'MISC_ENABLE'}}
 # KVM may not be able to set the MSR that arch-capabilities stands for
@@ -23,13 +23,13 @@ WAYS = {
     'stock': {},
     'rewind': {'strategy': 'auto', 'options': ',rewind=on'},
     'whole': {'strategy': 'memset'}}
-# Of which there must be some to be told apart, whatever the host
+# On any host there must be some of these that can be told apart
 COMMON = {'CR0', 'CR2', 'CR3', 'CR4', 'CR8', 'DR0', 'DR1', 'DR2', 'DR3', 'DR6',
           'DR7', 'vectors', 'EFER', 'STAR', 'LSTAR', 'CSTAR', 'FMASK',
           'FS_BASE', 'GS_BASE', 'KERNEL_GS_BASE', 'SYSENTER_CS',
           'SYSENTER_ESP', 'SYSENTER_EIP', 'PAT', 'MTRRdefType', 'APIC SVR',
           'APIC LVT0'}
-# Which a guest under KVM may see as the host has them, or not at all
+# A guest under KVM may see these as the host has them, or not at all
 OF_TCG = {'XCR0', 'PKRU', 'TSC_AUX'}
 
 

@@ -16,7 +16,7 @@ from lib.effort import LONG, rounds
 from lib.timers import TIMERS, Sleep, Sleeper
 
 LOADS = 1000 if LONG else rounds(30, 5)
-# So many times what the same sleep takes without a load: mostly, and at worst
+# Multiples of the same sleep's time without a load: mostly, and at worst
 USUAL, WORST = 3, 200
 
 

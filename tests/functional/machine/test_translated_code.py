@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What TCG has translated is kept across a rewind, other than what is of pages
-that have been put back: see guest/ring3-code.c for the code."""
+"""TCG's translated code stays across a rewind, except the code of pages that
+have been restored: see guest/ring3-code.c for the code."""
 
 # Takes: 10 s
 
@@ -36,7 +36,7 @@ FIRST = START + 8 * PAGE - 5
 COUNTING = START + 10 * PAGE
 OTHER = START + 12 * PAGE       # which nobody writes to
 POKED = INSIDE, SECOND, FIRST
-# Where ring3-shmem.c maps what, a PCI device's ID and register
+# The address at which ring3-shmem.c maps a BAR; PCI IDs and registers
 REGION = 0xe0000000
 IVSHMEM, VGA = (0x11101af4, 2), (0x11111234, 0)
 
@@ -159,7 +159,7 @@ def test_when_all_is_dropped(tmp_path):
 @pytest.mark.parametrize('stopped', (False, True))
 @pytest.mark.parametrize('options', ('', ',verify=on', REWIND['options']))
 def test_any_load(tmp_path, options, stopped):
-    """Also one of a guest that is stopped, and without an object."""
+    """Any load restores code, of a stopped guest and without an object too."""
     strategy = 'auto' if options else 'stock'
     with boot(tmp_path, strategy=strategy, options=options) as guest:
         put_all(guest)
@@ -205,8 +205,8 @@ def test_breakpoint(tmp_path):
 
 def test_memory_of_others(tmp_path):
     """
-    What is no part of the snapshot may be written to by somebody whom nobody
-    notices, as fuzzers do, and be executed.
+    Memory that is no part of the snapshot may be executed, and an unlogged
+    writer may change it, as fuzzers do.
     """
     place = tmp_path / 'shmem'
     with boot(tmp_path, 'single', args=(
@@ -228,7 +228,7 @@ def test_memory_of_others(tmp_path):
 
 @pytest.mark.parametrize('how', ('watched', 'compared'))
 def test_memory_of_a_device(tmp_path, how):
-    """Which is watched by the kernel, or compared if it cannot be."""
+    """The kernel watches the memory, or it is compared if that cannot be."""
     args = ('-M', 'aux-ram-share=on') if how == 'compared' else ()
     with boot(tmp_path, 'single', args=('-device', 'VGA', *args)) as guest:
         guest.ask('map-bar', *VGA)
@@ -300,7 +300,7 @@ class Flash:
         self.connect, self.close = self._qtest.connect, self._qtest.close
 
     def program(self, value: int) -> None:
-        """What the function returns."""
+        """Make the function return @value."""
         for command in (b'\x40', bytes([value])):
             self._qtest.write(self.place + 1, command)
         self._qtest.write(self.place, b'\xff')

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not kvm_usable(),
 
 
 class Log:
-    """What host/vcpus.c has said since."""
+    """The output of host/vcpus.c since then."""
 
     def __init__(self, guest: Smp):
         self._guest = guest

@@ -133,8 +133,8 @@ def test_loop_finds_a_lost_write(tmp_path, accel):
 
 def test_unplugged_vcpu_has_written(tmp_path, accel):
     """
-    What it has written is undone, and what others write to the same pages:
-    with a dirty ring, nobody reads what is left in that of a lost vCPU.
+    A load undoes its writes, and those of others to the same pages: with a
+    dirty ring, nobody reads what is left in the ring of a lost vCPU.
     """
     with boot_pluggable(tmp_path, accel) as (guest, slots):
         guest.save('s')
@@ -179,7 +179,7 @@ def test_more_vcpus_in_the_snapshot(tmp_path, accel):
 
 
 def test_fewer_vcpus_in_the_snapshot(tmp_path, accel):
-    """One that was plugged since the save waits to be started, as if new."""
+    """A vCPU that was plugged since the save waits to be started."""
     with boot_pluggable(tmp_path, accel) as (guest, slots):
         guest.ask('fill', START, PAGES * PAGE, 1)
         guest.save('s')
@@ -197,7 +197,7 @@ def test_fewer_vcpus_in_the_snapshot(tmp_path, accel):
 
 
 def test_stock_fails_midway(tmp_path):
-    """What ours is to be compared with: a guest with a part of a snapshot."""
+    """Stock QEMU, for comparison: a guest with a partial load."""
     with boot_pluggable(tmp_path, 'tcg', 'stock', qemu=products.stock()
                         ) as (guest, slots):
         slots.plug(1)

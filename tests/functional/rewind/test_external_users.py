@@ -76,7 +76,7 @@ def wait_for(size: Callable[[], int], expected: int) -> None:
 
 
 def check_strategy(guest: Linux, strategy: str) -> None:
-    """What the last load has used, on both blocks where there are two."""
+    """The last load has used @strategy, on both blocks if there are two."""
     blocks = guest.last_load()['blocks']
     used = {b['strategy'] for b in blocks if b['name'].endswith(RAM)}
     may = {'rewind'} if strategy == 'rewind' else may_use(strategy)
@@ -95,8 +95,8 @@ FILE = 0, 4             # first MiB and how many
 SCRATCH = 8, 1
 DISK_SIZE = 16 * MIB
 LOADS = rounds(20, 6)
-# What RAM gets that the daemon has mapped.  Anything else would leave it with
-# memory that is the guest's no more, and is to be refused.
+# The strategy for RAM that the daemon has mapped.  Anything else must be
+# refused, for it would leave the daemon with memory that is not the guest's.
 EXPECTED = {s: s for s in ('stock', 'memset', 'madvise', 'auto')}
 
 

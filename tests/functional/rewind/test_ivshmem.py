@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which memory of another process keeps loads from being rewinds."""
+"""Memory of another process that keeps loads from being rewinds."""
 
 # Takes: 5 s
 
@@ -21,7 +21,7 @@ PLAIN = 'ivshmem-plain,memdev=shmem,master=on'
 
 
 class Server:
-    """Of one guest: its own id is 0, and nobody else is there."""
+    """A server for one guest: its own id is 0, and nobody else is there."""
 
     def __init__(self, path):
         self.memory = os.memfd_create('shmem')
@@ -63,7 +63,7 @@ def machine(tmp_path, *args) -> Machine:
 
 
 def loads(guest: Machine, memory: int) -> list[tuple[bool, bytes]]:
-    """Of each, whether it was a rewind, and what was written is then."""
+    """For each load: whether it was a rewind, and the memory after it."""
     os.pwrite(memory, b'saved', PLACE)
     guest.save('s')
     seen = []
@@ -109,7 +109,7 @@ def written(guest: Machine) -> dict[str, int]:
 
 
 def test_a_reset_leaves_roms_if_each_block_is_rewound(tmp_path):
-    """Which the server's memory is, also with x-ignore-shared."""
+    """The server's memory blocks rewinds, also with x-ignore-shared."""
     guest, memory = with_doorbell(tmp_path, ',master=on')
     with guest:
         guest.hmp('migrate_set_capability x-ignore-shared on')

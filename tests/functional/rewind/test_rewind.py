@@ -31,7 +31,7 @@ GROWTH = 2000
 
 
 def test_hot_pages_are_not_tracked(tmp_path, tracker):
-    """What is written to load after load is undone all the same, and cools."""
+    """Pages written to in each load are undone all the same, and cool."""
     often, once = (START + MIB, 100, PAGE), (START + 8 * MIB, 50, PAGE)
     with boot(tmp_path, tracker, options=',verify=on') as guest:
         guest.ask('fill', START, 2 * MIB, 1)
@@ -77,8 +77,8 @@ class Plaything:
         self._saved: dict[str, tuple[bytes, bytes]] = {}
         self._dimm = False
         self._last = ''
-        # Where KVM emulates ring 0, a guest that starts while there is any
-        # dirty log in a ring comes to a halt, in stock QEMU as well
+        # If KVM emulates ring 0, a guest that starts while a ring has any dirty
+        # log comes to a halt, in stock QEMU as well
         self._may_reset = 'ring' not in accel
         self.counts: Counter = Counter()
         self._save_damaged(accel)
@@ -193,14 +193,14 @@ class Plaything:
         self.counts['rewound' if last['rewound'] else 'whole'] += 1
 
     def _fail(self, tag: str, how: str) -> None:
-        """None of that name, or of a machine with other RAM."""
+        """Load a snapshot that is missing, or of a machine with other RAM."""
         before = self._image()
         with pytest.raises(MachineError):
             self._guest.load(tag, how)
         self._assert_is(before)
 
     def load_damaged(self) -> None:
-        """What is left is half a load, from which only another one helps."""
+        """A partial load is left, which only another load mends."""
         if self._dimm or not self._fitting():
             return      # it would be refused, or there is none to help
         tag = self._rng.choice(self._fitting())
@@ -236,7 +236,7 @@ class Plaything:
 
 
 def test_random_sequence(tmp_path, tracker, rng):
-    """Whatever the sequence, RAM after a load is RAM at the time of the save."""
+    """RAM after a load is RAM at the time of the save, in any sequence."""
     with contextlib.closing(Plaything(tmp_path, tracker, rng)) as plaything:
         # a short one goes on until it has loaded in both ways
         for step in range(MOST):
@@ -299,8 +299,8 @@ def test_snapshots_that_take_turns_are_not_kept(tmp_path, fast_accel):
 
 def test_stock_loads_what_was_saved(tmp_path, fast_accel):
     """
-    Also pages that were saved as zero without being read.  Where no unpatched
-    QEMU has been built, ours without an object has to do.
+    Pages that were saved as zero without being read are undone too.  If no
+    unpatched QEMU has been built, ours without an object has to do.
     """
     with boot(tmp_path, fast_accel) as guest:
         guest.ask('fill', START, MIB, 1)

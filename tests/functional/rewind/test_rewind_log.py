@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who else uses the dirty log, and who writes to guest RAM past it."""
+"""Other users of the dirty log, and unlogged writers to guest RAM."""
 
 import contextlib
 import socket
@@ -45,7 +45,7 @@ def test_migration_after_a_load(tmp_path, tracker):
 
 
 def test_dirty_rate(tmp_path, tracker):
-    """Who else uses the dirty log gets an answer, and does no harm."""
+    """Another user of the dirty log gets an answer, and does no harm."""
     mode = 'dirty-ring' if 'ring' in tracker else 'dirty-bitmap'
     with boot(tmp_path, tracker, options=',verify=on') as guest:
         guest.ask('fill', START, MIB, 1)
@@ -98,7 +98,7 @@ def test_vfio_ends_tracking(tmp_path, fast_accel):
 
 
 def test_memory_plugged_while_a_log_is_on(tmp_path, tracker):
-    """Such memory is in nobody's log when ours is started."""
+    """No log has memory that is plugged while another log is on."""
     if 'ring' in tracker:
         mode = 'dirty-ring'
     else:
@@ -166,7 +166,7 @@ def test_request_that_was_begun_before_the_save(tmp_path, fast_accel):
 
 
 def test_object_that_comes_late(tmp_path):
-    """What devices had mapped before is not known until it was loaded once."""
+    """A load is needed to know what devices had mapped before."""
     qtest = Qtest(tmp_path)
     with Machine(tmp_path, accel='qtest', ram=RAM_SIZE, memory='shared', args=(
             '-M', 'q35', '-device', f'ide-hd,drive={DISK},bus=ide.0',
@@ -250,7 +250,7 @@ def test_memory_that_stays_mapped(tmp_path):
 
 
 def test_migration_after_one_that_was_cancelled(tmp_path, fast_accel):
-    """What was not there when the first began is not zero for the second."""
+    """A page that was missing when the first began is not zero later."""
     pattern, state = b'pattern!' * 512, tmp_path / 'state'
     qtest = Qtest(tmp_path)
     with boot(tmp_path, fast_accel, memory='private', args=qtest.args

@@ -104,7 +104,7 @@ def strategy(vm: Machine) -> dict:
 
 
 def test_nothing_is_rewound_while_discarding_is_disabled(tmp_path):
-    """Whoever has asked for that has pinned memory, seen or not."""
+    """A device that disables discarding has pinned memory, seen or not."""
     qtest = Qtest(tmp_path)
     with start(tmp_path, *qtest.args) as vm:
         qtest.use(START, SIZE)

@@ -80,7 +80,7 @@ def check_whole(guest: Served, why: str) -> None:
 
 
 def wait_for_requests(daemons: list[StorageDaemon]) -> None:
-    """Of each disk, some more than there have been."""
+    """Wait for some more requests of each disk."""
     limit = Limit(TIMEOUT)
     wanted = [daemon.transferred() + SOME for daemon in daemons]
     while any(daemon.transferred() < number

@@ -131,7 +131,7 @@ def test_snapshot_of_it(tmp_path):
 
 def test_one_less(tmp_path):
     """
-    One request may be under way for all that QEMU can know: the back end is
+    A request may be under way as far as QEMU can know: the back end is
     disconnected, and comes back.
     """
     qtest = Qtest(tmp_path)

@@ -191,8 +191,8 @@ def test_min_interval(tmp_path, accel):
 
 def test_failures_fill_no_log(tmp_path, fast_accel):
     """
-    Nor queues of events, also when commands fail and succeed in turn.  A load
-    that is refused before it has changed anything lets the guest go on.
+    Failures fill no queue of events either, not even in turn with successes.  A
+    load that is refused before it has changed anything lets the guest go on.
     """
     rounds = 30
     with SnapctlGuest(tmp_path, accel=fast_accel) as guest:

@@ -34,7 +34,7 @@ TRACKER = Counter({'anon_inode:[userfaultfd]': 1, '/proc/N/pagemap': 1})
 
 @pytest.mark.parametrize('command', ('snap-loop', 'hammer'))
 def test_stale_memory_is_found(tmp_path, fast_accel, command):
-    """What both check is worth something: a write past the log ends them."""
+    """Both commands check RAM: a write past the log ends them."""
     address, pages = LOOP if command == 'snap-loop' else PAIRS
     stale = address, pages // 2
     with SnapctlGuest(tmp_path, accel=fast_accel) as guest:
@@ -82,13 +82,13 @@ class Watch:
                 self._open.append(descriptors(self._guest))
 
     def least(self) -> dict[str, int]:
-        """Of each, in the later half of the time."""
+        """The least of each figure, in the later half of the time."""
         samples = self._samples[len(self._samples) // 2:]
         return {what: min(sample[what] for sample in samples)
                 for what in samples[0]}
 
     def once_open(self) -> Counter[str]:
-        """Of each name the most, what follows writes always among them."""
+        """The most of each name; the tracker's are always among them."""
         return reduce(or_, self._open, TRACKER)
 
     def always_open(self) -> Counter[str]:
@@ -130,7 +130,7 @@ def wait_for_each(guest: SnapctlGuest, count: int) -> None:
 
 
 def test_hammer(tmp_path, accel, rng):
-    """Whatever a guest does to it, QEMU and other snapshots are safe."""
+    """QEMU and other snapshots are safe whatever a guest does to snapctl."""
     seconds = HAMMER_SECONDS[accel]
     with SnapctlGuest(tmp_path, accel=accel) as guest:
         write_state(guest)

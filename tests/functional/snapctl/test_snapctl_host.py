@@ -88,7 +88,7 @@ def test_no_escape_from_a_load(tmp_path, fast_accel, served, command):
 
 
 def test_saves(tmp_path, fast_accel, served, command):
-    """What the host has saved meanwhile is the guest at one instant."""
+    """A snapshot that the host saves meanwhile is the guest at one instant."""
     with rival(tmp_path, fast_accel, served, command) as guest:
         marked = mark(guest)
         for n in range(SAVES):
@@ -114,7 +114,7 @@ def mark(guest: Rival) -> bytes:
 @pytest.mark.each_pair
 @pytest.mark.parametrize('tag', ('a', 'other'))
 def test_deletes(tmp_path, fast_accel, served, command, tag):
-    """Of the slot that the guest uses, or of another one."""
+    """The host deletes the slot that the guest uses, or another one."""
     with rival(tmp_path, fast_accel, served, command) as guest:
         for _ in range(SAVES):
             if tag == 'other':

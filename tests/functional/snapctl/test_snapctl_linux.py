@@ -50,7 +50,7 @@ def facts(guest: Linux) -> dict[str, str]:
 
 
 def error(guest: Linux, command: str, status: int = 1) -> str:
-    """What a command says that fails, one sentence."""
+    """The one sentence of a command that fails."""
     said = guest.run(f'{command} 2>&1; [ $? = {status} ]')
     assert len(said.splitlines()) == 1, said
     return said
@@ -152,7 +152,7 @@ def test_failed_and_too_soon(tmp_path, linux_accel):
 
 @dataclass
 class Fed:
-    """What snapctl-feed has left behind."""
+    """The results of snapctl-feed."""
 
     statuses: list[str]
     generations: list[int]
@@ -270,7 +270,7 @@ def test_guest_that_hangs_or_panics(tmp_path, linux_accel):
         assert wait_generation(guest, len(inputs))['loads'] == 3
 
 
-# What the kernel of a guest is told, and --timeout
+# A guest's kernel command line, and --timeout
 PANICS = {'by-console': ('', 5), 'by-reset': ('panic=-1', 60)}
 
 

@@ -191,7 +191,7 @@ def test_loadvm_and_snapctl_keep_it_as_well(tmp_path, fast_accel):
 
 
 def test_kept_qcow2_disk_keeps_its_own_snapshots(tmp_path):
-    """One of the same name is neither replaced, deleted nor asked for."""
+    """A snapshot of the same name is neither overwritten nor deleted."""
     other = tmp_path / 'other.qcow2'
     run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', other, '8M')
     run_quietly(products.QEMU_IMG, 'snapshot', '-c', 's', other)

@@ -139,7 +139,7 @@ def test_image_has_one_snapshot_of_a_name(tmp_path, fast_accel, saved, event):
 
 
 def test_snapshot_whose_name_is_a_number(tmp_path, fast_accel, saved):
-    """Of such, too, the old one is there until the new one is."""
+    """The old snapshot stays until the new one is complete, here too."""
     shutil.copy(saved, tmp_path / 'disk.qcow2')
     with SnapctlGuest(tmp_path, accel=fast_accel, strategy='stock',
                       blkdebug=failing_flush(1, ERRORS['EIO'])) as guest:
@@ -152,7 +152,7 @@ def test_snapshot_whose_name_is_a_number(tmp_path, fast_accel, saved):
 
 @pytest.mark.parametrize('error', ERRORS)
 def test_job_says_that_it_has_failed(tmp_path, fast_accel, error):
-    """Also if the last flush alone fails, of all that has been written."""
+    """The job fails even if only the last flush of all writes fails."""
     with SnapctlGuest(tmp_path, accel=fast_accel,
                       blkdebug=failing_flush(1, ERRORS[error])) as guest:
         guest.ask('fill', *AREA, NEW)

@@ -45,7 +45,7 @@ def second_disk(folder: Path) -> tuple:
 
 def start(folder: Path, accel: str, strategy: str, blkdebug: str = ''
           ) -> SnapctlGuest:
-    """Whose disks devices have, so that filters get between."""
+    """Start a guest whose disks have devices, so that filters get between."""
     devices = (word for node in NODES for word in (
         '-device', f'virtio-blk-pci,drive={node},share-rw=on'))
     return SnapctlGuest(folder, accel=accel, strategy=strategy,
@@ -65,22 +65,22 @@ def saved():
 
 
 class Obstacle:
-    """What stands in the way of a load."""
+    """An obstacle to a load."""
 
     def damage(self, folder: Path) -> str:
-        """Of the images, before QEMU starts; what blkdebug is to do."""
+        """Damage images before QEMU starts; returns blkdebug's rules."""
         return ''
 
     def begin(self, guest: SnapctlGuest, folder: Path) -> None:
-        """In a guest that runs."""
+        """Put the obstacle into a guest that runs."""
 
     def end(self, guest: SnapctlGuest) -> None:
-        """So that a save is possible."""
+        """Remove the obstacle, so that a save is possible."""
 
 
 @dataclass
 class Bitmap(Obstacle):
-    """With the second disk's, the first might have been reverted by then."""
+    """A bitmap: the first disk might be reverted before the second is."""
 
     node: str = DISK
 
@@ -93,7 +93,7 @@ class Bitmap(Obstacle):
 
 @dataclass
 class Job(Obstacle):
-    """One that does not end."""
+    """A job that does not end."""
 
     command: str
     node: str = DISK
@@ -210,7 +210,7 @@ def refused(guest: SnapctlGuest, how: str, obstacle: Obstacle) -> None:
 
 
 def migrate(guest: SnapctlGuest) -> None:
-    """And take it back, it has gone nowhere."""
+    """Migrate to nowhere, and go on here."""
     guest.qmp('migrate', uri='exec:cat >/dev/null')
     limit = Limit(guest.timeout)
     while (status := guest.qmp('query-migrate')['status']) != 'completed':

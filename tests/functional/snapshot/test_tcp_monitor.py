@@ -21,7 +21,7 @@ CHARDEV = 'socket,id=tcp,host=127.0.0.1,port=0,server=on,wait=off'
 
 
 class Client:
-    """Of a monitor on TCP, which leaves the socket as it comes."""
+    """The stream of a monitor on TCP, as it leaves the socket."""
 
     def __init__(self, guest: Machine, mode: str):
         chardev, = (c for c in guest.qmp('query-chardev')

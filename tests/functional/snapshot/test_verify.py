@@ -70,7 +70,7 @@ def flip(tmp_path, monkeypatch) -> Flip:
 
 
 def described(state: VMState, section: str) -> dict:
-    """What the stream's description has of this section."""
+    """This section's part of the stream's description."""
     start = state.stream.rindex(b'\0\x06', 0, state.stream.rindex(b'"devices"'))
     devices = json.loads(state.stream[start + 6:])['devices']
     return next(d for d in devices if d['name'] == section)
@@ -142,7 +142,7 @@ def test_time_may_differ(tmp_path, flip, fast_accel):
 
 
 def test_without_a_description(tmp_path, fast_accel):
-    """Where nothing says what is where, QEMU does not verify half of it."""
+    """QEMU refuses to verify half of a VM state without a description."""
     with boot(tmp_path, fast_accel, options=',verify=on',
               machine='pc,suppress-vmdesc=on') as guest:
         guest.save(TAG)

@@ -67,7 +67,7 @@ def test_first_load_makes_it(tmp_path, templates, rewind):
 
 
 def test_is_private(tmp_path, templates):
-    """What a guest writes is nobody else's."""
+    """No other guest sees what a guest writes."""
     save(tmp_path, templates)
     file, = files(templates)
     before = file.read_bytes()
@@ -147,7 +147,7 @@ def test_untrusted(tmp_path, templates, harm):
 
 
 def test_wrong_content(tmp_path, templates):
-    """What verify=on finds is not found again: the file is gone."""
+    """verify=on finds damage once: then the file is gone."""
     image = save(tmp_path, templates)
     file, = files(templates)
     times = file.stat().st_atime_ns, file.stat().st_mtime_ns
@@ -166,7 +166,7 @@ def test_wrong_content(tmp_path, templates):
 
 
 def test_others_that_map_the_file(tmp_path, templates):
-    """What is loaded into one block shows in another: no template is made."""
+    """No template is made if a load into one block shows in another."""
     shared = tmp_path / 'shared'
     args = ['-m', 'slots=2,maxmem=1G']
     for i, share in enumerate(('on', 'off')):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What becomes of a directory of templates, and of what is said about it."""
+"""A directory of templates, its messages, and what others do to it."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ def copy_of(workdir: Path, name: str) -> Path:
 @pytest.mark.parametrize('options', REWIND, ids=('load', 'rewind'))
 def test_saving_over_a_snapshot_leaves_one_template(tmp_path, templates,
                                                     options):
-    """That of the snapshot which is there, however often it is replaced."""
+    """The snapshot has one template, however often it is overwritten."""
     with boot(tmp_path, templates, options=options) as guest:
         for seed in range(1, SAVES + 1):
             guest.ask('fill', START, STORED // 4, seed)
@@ -98,7 +98,7 @@ def delete(guest: Ring3, tag: str, how: str) -> None:
 @pytest.mark.parametrize('loaded', (False, True), ids=('cold', 'loaded'))
 def test_deleting_a_snapshot_removes_its_template(tmp_path, templates, how,
                                                   loaded):
-    """Also if this QEMU has it mapped, and goes on with it."""
+    """The template goes even if this QEMU has it mapped, and goes on."""
     image = save(tmp_path, templates)
     old, = files(templates)
     options = {'loadvm': 's'} if loaded else {}
@@ -143,7 +143,7 @@ def test_a_template_that_another_vm_uses_is_not_removed(tmp_path, templates):
 
 
 def test_other_snapshots_keep_theirs(tmp_path, templates):
-    """Whatever is saved over, deleted or gone back to."""
+    """Saves, deletions and loads leave other snapshots' templates alone."""
     with boot(tmp_path, templates) as guest:
         for seed, tag in enumerate('abc', 1):
             save_state(guest, tag, seed)
@@ -160,7 +160,7 @@ def test_other_snapshots_keep_theirs(tmp_path, templates):
 
 def save_of_another(tmp_path: Path, templates: Path, options: str
                     ) -> tuple[Path, str]:
-    """Where another VM lives, and the template that it made long ago."""
+    """The folder of another VM, and the template that it made long ago."""
     other = tmp_path / 'other'
     other.mkdir()
     save(other, templates, options=options)
@@ -205,7 +205,7 @@ def test_saves_are_without_where_only_others_could_go(tmp_path, templates):
         assert_from_template(guest, file)
 
 
-# What is logged
+# Log messages
 
 def most_since(begin: float) -> int:
     """Warnings of one problem, a minute or more apart."""
@@ -213,7 +213,7 @@ def most_since(begin: float) -> int:
 
 
 def test_templates_that_cannot_be_made_are_logged_once(tmp_path, templates):
-    """Not for each save; query-ram-reset has the last one's reason."""
+    """Saves do not repeat the warning; query-ram-reset has the last reason."""
     said, begin = '', time.monotonic()
     with boot(tmp_path, templates, options=f',template-limit={STORED // 2}'
               ) as guest:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What RAM that is mapped from a template takes, and what becomes of it."""
+"""The memory that RAM takes which is mapped from a template."""
 
 # Takes: 10 s
 
@@ -29,7 +29,7 @@ def shared_clean(guest: Ring3, file: Path) -> int:
 
 
 def test_clean_pages_are_shared(tmp_path, templates):
-    """What is only read takes no memory of the process."""
+    """Pages that are only read take no memory of the process."""
     save(tmp_path, templates)
     file, = files(templates)
     with boot(tmp_path, templates, loadvm='s') as guest:

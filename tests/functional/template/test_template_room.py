@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Where templates may lie, and how much of them."""
+"""Places of templates, and how much room they may take."""
 
 import os
 
@@ -13,7 +13,7 @@ from lib.templates import (RAM_SIZE, REWIND, START, STORED,
 
 
 def test_limit(tmp_path, templates):
-    """One that is loaded replaces those used longest ago, and no others."""
+    """A new template replaces those used longest ago, and no others."""
     limit = f',template-limit={STORED * 5 // 2}'
     disks = []
     for i in range(3):
@@ -51,7 +51,7 @@ def test_saves_make_room(tmp_path, templates):
 
 
 def test_hugetlbfs(tmp_path, huge_pool, accel):
-    """Whose pages are copied, never mapped."""
+    """Pages of a template on hugetlbfs are copied, never mapped."""
     place = tmp_path / 'huge'
     place.mkdir()
     try:
@@ -97,7 +97,7 @@ def test_full_file_system(tmp_path):
 @pytest.mark.parametrize('mode, text', (
     (None, 'No such file'), (0o777, '0777'), (0o100, 'Not a directory')))
 def test_directory(tmp_path, mode, text):
-    """What is no safe place is an error at start that says what to do."""
+    """An unsafe place is an error at start that says what to do."""
     place = tmp_path / 'place'
     if mode == 0o100:
         place.touch()

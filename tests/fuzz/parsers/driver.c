@@ -11,7 +11,7 @@
 #include "outside.h"
 #include "target.h"
 
-/* Of most inputs, and of one with a million small elements */
+/* The size of most inputs, and of one with a million small elements */
 #define MOST        (256 << 10)
 #define LARGE       (24 << 20)
 #define NR_LARGE    2
@@ -93,7 +93,7 @@ static void run_large(GRand *rand)
     }
 }
 
-/* Of the processor, to be the same amount of work on a host that is busy */
+/* Time of the processor: the same amount of work on a host that is busy */
 static double seconds(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;

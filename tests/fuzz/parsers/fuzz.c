@@ -54,7 +54,7 @@ static void hangs(int signal)
     fuzz_fail("it hangs");
 }
 
-/* Of zero bytes, and of what the sanitizer keeps for itself */
+/* Adds zero bytes too, and the room that the sanitizer needs for itself */
 static void note_malloc(const void *p, size_t size)
 {
     run.allocated += size;

@@ -14,7 +14,7 @@ static const uint64_t numbers[] = {
     UINT64_MAX,
 };
 
-/* What starts and ends the parts of a text */
+/* Characters that start and end the parts of a text */
 static const char marks[] = "\"\\{}[]:,=\n-";
 
 static size_t place(GRand *rand, size_t end)
@@ -178,7 +178,7 @@ static void mutate_once(GRand *rand, GByteArray *a, const GByteArray *other,
         }
         break;
     case 10:
-        /* What ends something, at the end or in the middle */
+        /* An end mark, at the end or in the middle */
         at = g_rand_boolean(rand) ? a->len - 1 : at;
         a->data[at] = marks[place(rand, sizeof(marks))];
         break;

@@ -1,5 +1,5 @@
 /*
- * What compilers, sanitizers and libFuzzer call, or have; there is no header
+ * Functions of compilers, sanitizers and libFuzzer that no header declares
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

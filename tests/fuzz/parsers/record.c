@@ -26,7 +26,7 @@ static int file_with(const uint8_t *data, size_t size)
     return fd;
 }
 
-/* What has been read is written, and read again */
+/* A record that has been read is written, and read again */
 static void check_again(const HugeRecord *rec)
 {
     HugeRecord again = {};

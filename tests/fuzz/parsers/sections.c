@@ -17,7 +17,7 @@
 /* The first byte of an input: whether sections have footers */
 #define FOOTERS 1
 
-/* Of sections that target_repair() makes */
+/* The largest content of sections that target_repair() makes */
 #define MOST_CONTENT (64 << 10)
 
 const size_t target_memory = 1 << 20;

@@ -17,7 +17,7 @@
 #include "savevm.h"
 #include "target.h"
 
-/* Of a RAM block of this machine */
+/* The largest size of a RAM block of this machine */
 #define MOST_RAM    (UINT64_C(16) << 20)
 
 /* The first byte of an input: how this QEMU is set up */

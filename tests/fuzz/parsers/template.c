@@ -17,7 +17,7 @@
 
 const size_t target_memory = 1 << 20;
 
-/* Of RAM itself nothing is read, so a file has any size and no blocks */
+/* No RAM is read, so a file has any size and no blocks */
 #define MOST_SIZE (INT64_C(1) << 50)
 
 static char path[] = "/tmp/fuzz-template-XXXXXX";
@@ -49,7 +49,7 @@ static void check(const TemplateFile *f)
     }
 }
 
-/* What the index says of the file itself, if there are no holes in it */
+/* The file that the index describes, if there are no holes in it */
 static TemplateFile *unpacked(const uint8_t *data, size_t size)
 {
     TemplateFile *f = template_file_alloc();

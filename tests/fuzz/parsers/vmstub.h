@@ -17,7 +17,7 @@
 extern const uint8_t *vmstub_data;
 extern size_t vmstub_size;
 
-/* Of which snapshots can be shown */
+/* An image whose snapshots can be shown */
 BlockDriverState *vmstub_image(void);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define MAX_CPUS        16
 #define CPU_STACK       16384
-/* Where a CPU starts in real mode; its page is the SIPI's vector */
+/* A CPU starts here in real mode; the page is the SIPI's vector */
 #define START_PLACE     0x8000
 
 #endif

@@ -48,7 +48,7 @@
 #define RUNS            4
 #define RUN_SECTORS     8
 #define RUN_BYTES       (RUN_SECTORS * SECTOR)
-/* Of one run from the next, in sectors: each in a cluster of its own */
+/* Sectors from a run to the next: each has a cluster of its own */
 #define RUN_STEP        3001
 
 /* When a request is given up and asked for again: after both */
@@ -183,7 +183,7 @@ static uint64_t *page(volatile World *w, unsigned i)
     return (uint64_t *)((uintptr_t)w + (1 + i) * PAGE_SIZE);
 }
 
-/* What the word at @place has in the world of @w; half of the pages are 0 */
+/* The word at @place in the world of @w; half of the pages are 0 */
 static uint64_t word(volatile World *w, uint64_t place)
 {
     uint64_t x = mix(w->seed ^ mix(w->written) ^ (place & -PAGE_SIZE));

@@ -39,7 +39,7 @@ bool snapshot_is_whole(uint64_t addr, uint64_t pages)
     return true;
 }
 
-/* One page in four is left alone for long, or it would become untracked */
+/* A page in four is left alone for long, or it would become untracked */
 static bool is_due(uint64_t page, uint64_t x)
 {
     return x % (mix(page) & 6 ? 2 : 64) == 0;

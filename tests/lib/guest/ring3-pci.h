@@ -20,8 +20,8 @@
 #define BAR_FLAGS       0xfu
 
 /*
- * Where no guest of these tests has RAM, nor a pc or q35 anything else: RAM
- * below 4 GiB ends at 3.5 GiB at most.  For a region of up to 256 MiB.
+ * No guest of these tests has RAM here, nor a pc or q35 anything else: RAM
+ * below 4 GiB ends at 3.5 GiB at most.  A region has room for 256 MiB.
  */
 #define REGION_PLACE    0xe0000000
 #define REGS_PLACE      0xf0000000

@@ -83,7 +83,7 @@ static void start_cpu(unsigned number)
     }
 }
 
-/* Whatever any CPU has seen before is not later */
+/* No time that any CPU has seen before is later */
 static void look_at_clock(Cpu *cpu)
 {
     uint64_t before = latest, now = ticks();

@@ -16,8 +16,8 @@
  *                                   the host writes to Region.stop.  Saves, and
  *                                   after each load finds the pages as they
  *                                   were saved, or says '!'
- *   snap-work ROUND ADDR PAGES      "ok ROUND".  What snap-loop does between two
- *                                   loads, for a host that loads
+ *   snap-work ROUND ADDR PAGES      "ok ROUND".  The work of snap-loop between
+ *                                   two loads, for a host that loads
  *   snap-repeat SLOT COMMAND        nothing.  The command again and again; if it
  *                                   is to load, a save comes before
  *   hammer STEPS SEED ADDR PAGES    "ok STEPS".  Random accesses of all kinds,
@@ -84,7 +84,7 @@ void snapctl_map(const Snapctl *s)
     config_write(s->devfn, PCI_COMMAND, MEMORY | MASTER);
 }
 
-/* Where the firmware has put it, if it has */
+/* Finds the BARs that the firmware has set, or sets them */
 static void locate(Snapctl *s)
 {
     if (config_read(s->devfn, PCI_COMMAND) & MEMORY) {
@@ -225,8 +225,8 @@ static void snap_repeat(const Snapctl *s, uint32_t slot, uint32_t command)
 }
 
 /*
- * One instruction changes the state: a guest that is saved between two would
- * take the generator back with each load, and do the same again for ever.
+ * A single instruction changes the state: a guest that is saved between two
+ * would restore the generator with each load, and repeat itself for ever.
  */
 uint64_t snapctl_draw(volatile Region *r)
 {

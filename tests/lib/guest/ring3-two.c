@@ -8,10 +8,10 @@
  *                               ring3-snapctl.h).  The first one ejects slots
  *                               of the mask EJECT, and reprograms devices of
  *                               VICTIMS and their queues, which lie behind the
- *                               pages.  With bit 0 of EJECT it also writes what
- *                               makes loads of the snapshot fail.  What is
- *                               random goes on after a load: Region.random is
- *                               the host's to set
+ *                               pages.  With bit 0 of EJECT it also writes
+ *                               values that make loads of the snapshot fail.
+ *                               Random numbers go on after a load: the host
+ *                               sets Region.random
  *
  * The host reads Region.steps, and sets bits of Region.loads, as the first CPU
  * does: slots whose snapshots have other devices, which is what a load mostly
@@ -48,7 +48,7 @@
 #define MOST_WAITING    6
 #define QUEUES          4       /* of each victim */
 #define ALL_QUEUES      (QUEUES * VICTIMS)
-/* Where descriptors point to, the longest of them not beyond */
+/* Descriptors point into this, the longest of them not beyond */
 #define DATA_BYTES      (1 << 20)
 #define MOST_BYTES      0x4000
 

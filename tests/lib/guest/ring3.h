@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the parts of the ring-3 test guest share; see ring3.c. */
+/* Functions that the parts of the ring-3 test guest share; see ring3.c. */
 
 #ifndef RING3_H
 #define RING3_H
@@ -18,7 +18,7 @@ typedef struct Result {
     uint64_t first;
 } Result;
 
-/* What a CPU is to do in ring 0, in which a fault ends it, or in ring 3 */
+/* A CPU runs this in ring 0, in which a fault ends it, or in ring 3 */
 typedef uint64_t Function(uint64_t a, uint64_t b);
 
 typedef struct Call {
@@ -55,7 +55,7 @@ void answer_result(Result r);
 bool take_word(const char **line, const char *word);
 
 uint64_t mix(uint64_t x);
-/* What a word has in a pass of a loop */
+/* The value of a word in a pass of a loop */
 uint64_t loop_tag(uint64_t addr, uint64_t pass);
 void note(Result *r, uint64_t addr, uint64_t expected);
 void fill(uint64_t addr, uint64_t len, uint64_t seed);

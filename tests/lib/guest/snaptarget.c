@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What snapctl-harness runs in the tests: does what its input says.
+ * The target that snapctl-harness runs in the tests; its input tells it:
  *
  *   exit N      ends with status N
  *   signal N    is killed by it

@@ -9,7 +9,7 @@
  *
  * "asleep" and then "woken", with what three clocks were when it set the timer,
  * and when it woke up: TSC, HPET (both in their ticks), kvm-clock (ns; 0 if
- * there is none).  Or "none" if there is no such timer.  Numbers are
+ * there is none).  The answer is "none" if there is no such timer.  Numbers are
  * hexadecimal.
  */
 
@@ -66,7 +66,7 @@ typedef struct Clocks {
     uint64_t tsc, hpet, kvm;
 } Clocks;
 
-/* What KVM writes, see its documentation */
+/* KVM writes this, see its documentation */
 static struct {
     uint32_t version, pad;
     uint64_t tsc, ns;

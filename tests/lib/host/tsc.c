@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A KVM that can set the TSC of each vCPU, as hardware with TSC offsets has
- * one, for a QEMU that this is preloaded into.  Where KVM is done in software
- * guests see the host's TSC, and it takes no other.
+ * one, for a QEMU that this is preloaded into.  A KVM in software shows guests
+ * the host's TSC, and takes no other.
  *
  * For each time that QEMU sets one, a line of the log has
  *
@@ -33,7 +33,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t offsets[VCPUS];
 
-/* What was set last, on whichever vCPU, and when */
+/* The TSC that was set last, on whichever vCPU, and when */
 static struct {
     bool any;
     int64_t tsc, host, offset;

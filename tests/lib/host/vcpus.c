@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What KVM has of each vCPU when QEMU has written its state, for a QEMU that
- * this is preloaded into.
+ * KVM's state of each vCPU when QEMU has written it, for a QEMU that this is
+ * preloaded into.
  *
  * A line of the log has "vcpu FD NAME VALUE" for all that KVM can be asked for:
  * MSRs by their number, other state by a sum of its bytes.  "vcpu FD get" and
@@ -87,7 +87,7 @@ static void log_sum(int fd, const char *name, unsigned long request)
             (unsigned long long)sum);
 }
 
-/* One thread has the BQL */
+/* The thread has the BQL */
 static void log_state(int fd)
 {
     log_sum(fd, "events", KVM_GET_VCPU_EVENTS);

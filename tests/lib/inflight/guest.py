@@ -40,7 +40,7 @@ PATIENCE = 40.0
 SANITIZER = re.compile(
     r'ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: |'
     r'Assertion .* failed|\*\*\*.*terminated|^qemu.*: aborting', re.MULTILINE)
-# Where a disk's error makes a load fail, see Flight._exclude()
+# A load that fails by a disk's error leaves this, see Flight._exclude()
 OWN = re.compile(r'Assertion `bus->irq_count\[i\] == 0\' failed')
 BAD_DISK_ERRORS = 24
 DISK_ERROR = re.compile('Input/output error|No space left on device')
@@ -54,7 +54,7 @@ class Finding(AssertionError):
 
 @dataclass(frozen=True)
 class Setup:
-    """What one QEMU is made of."""
+    """The settings of a QEMU."""
 
     accel: str
     memory: str
@@ -328,7 +328,7 @@ class Craft(Ring3Words, Machine):
         return True
 
     def commands(self) -> int:
-        """That the guest has had done."""
+        """The number of commands that the guest has had done."""
         try:
             info = self.qmp('query-snapctl')
         except MachineError:
@@ -352,7 +352,7 @@ class Craft(Ring3Words, Machine):
                 'descriptors': len(list((folder / 'fd').iterdir()))}
 
     def stacks(self) -> str:
-        """What its main thread and its vCPU are doing, if gdb is there."""
+        """Stacks of its main thread and its vCPU, if gdb is there."""
         if not shutil.which('gdb'):
             return ''
         text = subprocess.run(

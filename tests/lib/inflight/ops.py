@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a host, a guest and its devices do at the same time, thing by thing."""
+"""Operations of a host, a guest and its devices, at the same time."""
 
 import random
 from concurrent.futures import Future
@@ -21,7 +21,7 @@ DIMM_SELECT, DIMM_CONTROL, EJECT = 0xa00, 0xa14, 8
 
 @dataclass
 class Op:
-    """One thing that was begun."""
+    """An operation that was begun."""
 
     kind: str
     tag: str = ''
@@ -76,7 +76,7 @@ class Ops:
             (*RUN_TAGS, *RUN_TAGS, *SLOTS)))
 
     def do_load_saved(self, rng: random.Random) -> Op:
-        """What has just been saved, if anything has."""
+        """Load the snapshot that was saved last, if there is any."""
         return self._snapshot('load', self.last_saved)
 
     def do_save(self, rng: random.Random) -> Op:

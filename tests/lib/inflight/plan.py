@@ -2,9 +2,9 @@
 """
 Random bursts of whatever a host and a guest may do at the same time.
 
-A plan depends on its seed alone, what comes of it also on who is faster.  So
-it is not a result that is known before, but what may not be, whatever comes
-first: see Flight.judge().
+A plan depends on its seed alone, its results also on who is faster.  No result
+is known before, but some must not be, whatever comes first: see
+Flight.judge().
 """
 
 import os
@@ -29,19 +29,19 @@ from lib.snapctl_guest import LOAD, SAVE
 
 
 class OwnDefect(Exception):
-    """One of QEMU's own has ended the flight."""
+    """A defect of QEMU's own has ended the flight."""
 
 
 @dataclass
 class Known:
-    """What may be in a snapshot."""
+    """Moments that a snapshot may have."""
 
     hosts: set[int] = field(default_factory=set)
     passive: bool = False   # for certain
 
 
 class Flight(Ops):
-    """One QEMU, disturbed in bursts until the time is up."""
+    """A QEMU, disturbed in bursts until the time is up."""
 
     def __init__(self, workdir: Path, seed: int, accel: str,
                  qemu: Path = products.QEMU, verbose: bool = False,
@@ -226,8 +226,8 @@ class Flight(Ops):
 
     def _exclude(self, kinds: list[str]) -> list[str]:
         """
-        What unpatched QEMU does not stand either.  RAM_RESET_FLIGHT=everything
-        has it all the same, and shows it.
+        Leave out operations that unpatched QEMU does not survive either.
+        RAM_RESET_FLIGHT=everything has them all the same, and shows it.
         """
         # A save is in "save-vm" before it is refused, a load that is refused
         # leaves "restore-vm": a migration that ends then is aborted by

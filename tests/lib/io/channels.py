@@ -115,7 +115,7 @@ class Frames(Channel):
 
 
 class Datagrams(Channel):
-    """What user networking carries to this host; it answers where it asks."""
+    """A server of this host that user networking reaches."""
 
     GATEWAY = '10.0.2.2'
 
@@ -142,7 +142,7 @@ TAP = f'rr{os.getpid()}'
 
 
 def why_no_tap() -> str:
-    """What refuses to make one: missing rights, or parts; or nothing."""
+    """The reason why none can be made: missing rights, or parts; or ''."""
     try:
         run_quietly('ip', 'tuntap', 'add', 'dev', TAP, 'mode', 'tap')
         run_quietly('ip', 'link', 'del', TAP)

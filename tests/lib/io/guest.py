@@ -17,7 +17,7 @@ RAM_SIZE = 192 * MIB
 DISK_MIB = 2
 BOOTED = 'booted'
 DEPTH = 12
-# One that a load takes back: requests that time out are another matter
+# A load restores this clock: requests that time out are another matter
 CLOCK = 'tsc=unstable clocksource=acpi_pm'
 # By name: QEMU's device on the disk, what it is in the guest
 DISKS = {
@@ -95,7 +95,7 @@ class Churning(Linux):
             self.until(f'[ -s /run/churn.{name} ]')
 
     def churned(self) -> dict[str, tuple[int, int]]:
-        """Of each disk, requests that have ended, comparisons of all of it."""
+        """Requests of each disk that have ended, comparisons of all of it."""
         said = self.run('cd /run; for f in churn.*; do echo $f $(cat $f); done')
         result = {}
         for line in said.splitlines():

@@ -59,7 +59,7 @@ def _noise(rng: random.Random, data: bytes, start: int, end: int) -> bytes:
 
 
 def _number(rng: random.Random, index: bytes) -> bytes:
-    """Of the note, sizes and time behind the identity, or of the blocks."""
+    """Change the note, sizes and time behind the identity, or blocks."""
     first = index.index(0) // 8 + 1
     last = len(index) // 8 if rng.random() < 0.5 else first + 4
     at = rng.randrange(first, last) * 8
@@ -80,7 +80,7 @@ def _damage_index(kind: str, file: Path, rng: random.Random) -> None:
 
 
 def damage_template(kind: str, file: Path, rng: random.Random) -> str:
-    """What was done to @file."""
+    """Returns: the damage that was done to @file."""
     stat = file.stat()
     with open(file, 'rb') as f:
         head = f.read(HEAD.size)

@@ -49,7 +49,7 @@ def number(data: bytes, at: int, size: int) -> int:
 
 
 class Stream:
-    """Where in a VM state the things lie that its reader goes by."""
+    """The places of a VM state that its reader goes by."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -70,7 +70,7 @@ class Stream:
         return next(place for place in self.lengths if place.name == name)
 
     def state_of(self, device: str) -> int:
-        """Where that of its own begins."""
+        """The place where the device's own section begins."""
         section, = (s for s in self.sections if s.name.endswith(device))
         return section.start + 14 + self.data[section.start + 5]
 
@@ -191,7 +191,7 @@ class Mutator:
         return rng.randrange(start, end)
 
     def bytes(self, rng: random.Random) -> tuple[bytes, str]:
-        """Of any meaning, in one to three places."""
+        """Change bytes of any meaning, in one to three places."""
         data, words = self._data, []
         for _ in range(rng.choice((1, 1, 2, 3))):
             at = self._somewhere(rng)
@@ -299,7 +299,7 @@ class Mutator:
 
 
 class Image:
-    """What there is to be damaged of a qcow2 image."""
+    """The parts of a qcow2 image that can be damaged."""
 
     HEADER = ((4, 4, 'version'), (8, 8, 'backing file'), (16, 4, 'its length'),
               (20, 4, 'cluster bits'), (24, 8, 'size'), (32, 4, 'encryption'),

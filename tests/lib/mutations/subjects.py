@@ -25,7 +25,7 @@ from lib.patience import patience
 
 RAM_SIZE = 8 * HUGE
 GOOD, BAD = 'good', 'bad'
-# What a load says when RAM and devices are not the old ones any more
+# Messages of a load when RAM and devices are not the old ones any more
 BEGUN = re.compile('while loading VM state|RAM is not what the snapshot has|'
                    'RAM cannot be verified|has no end of RAM')
 PART = f"a part of snapshot '{BAD}'"     # what ours says when it is not to run
@@ -45,7 +45,7 @@ CONTENT = {
 @dataclass
 class Job:
     """
-    What to load.  @image: the damaged file; @before: if it is to be loaded
+    A load to try.  @image: the damaged file; @before: if it is to be loaded
     once before it is damaged, what it was; @stale: bytes that the guest has
     written, as in CONTENT; @stopped: the guest is; @by: 'hmp' or 'qmp';
     @same_image: the good snapshot is to be loaded from there as well.
@@ -63,7 +63,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What became of a load.  @ram: of each block, if something was loaded."""
+    """The result of a load.  @ram: of each block, if something was loaded."""
 
     # not opened, refused, failed, loaded, crash, hang
     how: str
@@ -261,7 +261,7 @@ class Subject(Machine):
         return self.qmp('query-ram-reset')['failed-loads']
 
     def _check_counts(self, outcome: Outcome, failed: int) -> None:
-        """What the object says of the load has to be what has happened."""
+        """The object must report of the load what has happened."""
         if self.strategy == 'stock':
             return
         info = self.qmp('query-ram-reset')
@@ -281,7 +281,7 @@ class Subject(Machine):
             outcome.findings.append('then, the good snapshot does not run')
 
     def _find_cause(self, outcome: Outcome) -> None:
-        """Of an error that nothing explains."""
+        """Decide about an error that nothing explains."""
         if 'no answer' in outcome.message:
             outcome.how = 'hang'
         elif self._is_alive():
@@ -302,7 +302,7 @@ class Subject(Machine):
 
 
 class HugeSubject(HugeFile, Subject):
-    """One with its RAM in a file on hugetlbfs."""
+    """A machine with its RAM in a file on hugetlbfs."""
 
 
 def make_base(workdir: Path, cluster_size: str = '64k') -> bytes:

@@ -152,7 +152,7 @@ class Sweep:
         return result
 
     def _load(self, result: Result, job: Job | None, image: bytes) -> None:
-        """By ours and stock at the same time; @job: None for -loadvm."""
+        """Load by ours and stock at the same time; @job: None for -loadvm."""
         def load(config: str) -> Outcome:
             return self._play(config, job) if job else \
                 self._start(config, image)
@@ -291,7 +291,7 @@ class Sweep:
 
     @staticmethod
     def _end_of(outcome: Outcome, error: MachineError) -> None:
-        """Of a QEMU that has not come to answer."""
+        """Judge a QEMU that has not come to answer."""
         outcome.message = str(error)
         status = re.search(r'ends with status (-?\d+)', str(error))
         outcome.how = 'hang' if not status else \
