@@ -13,7 +13,7 @@ def test_each_class_has_a_line():
     table = re.search(r'^static const DeviceKind kinds\[\] = \{\n(.*?)^\};',
                       code, re.MULTILINE | re.DOTALL)[1]
     kinds = re.findall(r'^    \{ "([^"]+)"', table, re.MULTILINE)
-    manual = (ROOT / 'docs/devel/ram-reset.rst').read_text()
+    manual = (ROOT / 'docs/devel/ram-reset/devices.rst').read_text()
     rows = re.search(r'csv-table:: Outside of the instance\n(?:\s+:.*\n)+\n'
                      r'((?:   .*\n)+)', manual)[1]
     named = re.findall(r'^   ``([^`]+)``, ".+", ".+"$', rows, re.MULTILINE)

@@ -39,4 +39,6 @@ def check_series(tmp_path: Path, release: str, stock: Path,
         assert (tree / name).read_bytes() == (built / name).read_bytes(), name
     index = (tree / 'docs/system/index.rst').read_text()
     assert '   ram-reset\n' in index and '   snapctl\n' in index
+    internals = (tree / 'docs/devel/index-internals.rst').read_text()
+    assert internals.endswith('   ram-reset/index\n')
     assert 'F: system/ram-reset/\n' in (tree / 'MAINTAINERS').read_text()

@@ -133,7 +133,7 @@ def active_l1(image: Image) -> bytes:
     return put(image.data, int.from_bytes(image.data[40:48], 'big'), 8, 1)
 
 
-# docs/devel/ram-reset.rst tells of these
+# listed in docs/devel/ram-reset/qemu-bugs.rst
 QEMUS_OWN = {
     'L1 entry without an offset': active_l1,
     'long machine type': at_place('length of the machine type', 1 << 31),

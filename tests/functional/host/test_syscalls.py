@@ -10,7 +10,7 @@ from lib import products, syscalls
 from lib.guests import PAGE, Ring3
 from lib.machine import MIB, kvm_usable
 
-MANUAL = products.REPO / 'docs/devel/ram-reset.rst'
+MANUAL = products.REPO / 'docs/devel/ram-reset/machine.rst'
 TITLE = 'System calls of a load under KVM'
 TAG = 's'
 START = 0x600000
