@@ -11,7 +11,7 @@ from lib import products
 from lib.dma import PAGE, Qtest
 from lib.machine import MIB, Machine, MachineError
 
-MANUAL = products.REPO / 'docs/system/ram-reset.rst'
+MANUAL = products.REPO / 'docs/system/ram-reset-strategies.rst'
 SIZE = 16 * MIB
 REFUSED = 'refused at start'
 
