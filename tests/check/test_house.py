@@ -61,3 +61,18 @@ def test_each_page_is_in_the_table_of_contents():
     assert tree
     assert sorted([*tree[1].split(), 'index']) == sorted(
         p.stem for p in PAGES.glob('*.rst'))
+
+
+def test_functions_that_pages_name_are_there():
+    """Those that have a prefix of ours."""
+    code = ' '.join(path.read_text() for top in ('system', 'migration', 'hw',
+                                                 'include', 'patches')
+                    for path in (ROOT / top).rglob('*') if path.is_file())
+    for page in PAGES.glob('*.rst'):
+        for name in set(re.findall(r'``([a-z]\w+)\(\)``', page.read_text())):
+            ours_too = name.startswith((
+                'ram_reset_', 'load_plan_', 'vmstate_cache_', 'vmdesc_',
+                'prim_', 'policy_', 'translated_', 'mappings_', 'rewind_',
+                'device_renew_', 'template_'))
+            if ours_too:
+                assert re.search(rf'\b{name}\b', code), (page, name)
