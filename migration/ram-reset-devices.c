@@ -116,5 +116,6 @@ void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
         ram_reset_devices_copy();
     } else {
         ram_reset_devices_forget();
+        vmstate_cache_drop(&s->cache);
     }
 }

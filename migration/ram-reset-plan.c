@@ -19,6 +19,7 @@
 void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
 {
     p->snapshot = s;
+    p->identity = ram_reset_template_identity(s, bs);
     if (ram_reset_rewind_wanted()) {
         p->rewind_blocker = g_strdup(ram_reset_snapshot_rewind_blocker(s));
         if (!p->rewind_blocker) {
@@ -28,7 +29,6 @@ void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
         }
         ram_reset_no_baseline("a whole load has begun, and has not succeeded");
     }
-    p->identity = ram_reset_template_identity(s, bs);
     p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
 }
 
@@ -51,21 +51,25 @@ static void load_all_devices(LoadPlan *p)
 void load_plan_check(LoadPlan *p)
 {
     bool all_are_here = ram_reset_devices_were_reset();
-    const char *blocker;
+    g_autofree char *blocker = NULL;
 
     if (p->way != LOAD_REWIND) {
         return;
     }
-    blocker = ram_reset_snapshot_rewind_blocker(p->snapshot);
-    if (blocker) {
-        load_plan_give_up(p, blocker);
-    } else if (!all_are_here) {
-        /* The load has to fail if the VM state has the device that is gone */
-        load_all_devices(p);
-    } else {
+    blocker = g_strdup(ram_reset_snapshot_rewind_blocker(p->snapshot));
+    if (!blocker && all_are_here) {
         return;
     }
+    /* The load has to fail if the VM state has a device that is gone */
+    load_all_devices(p);
     qemu_system_reset(SHUTDOWN_CAUSE_SNAPSHOT_LOAD);
+    if (!blocker) {
+        blocker = g_strdup(ram_reset_snapshot_rewind_blocker(p->snapshot));
+    }
+    if (blocker) {
+        load_plan_give_up(p, blocker);
+        p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
+    }
 }
 
 /* True if a reset has begun, which goes on if the template cannot be read */

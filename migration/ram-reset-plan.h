@@ -25,8 +25,8 @@ typedef enum LoadWay {
  *
  * @snapshot: the snapshot that is loaded
  * @rewind_blocker: why it is not a rewind, with rewind=on; else NULL
- * @identity: of the template that is looked for, or made if there is none; NULL
- *     if the snapshot may have none
+ * @identity: of the template that is looked for, or made if there is none,
+ *     unless the load is a rewind; NULL if the snapshot may have none
  * @ram_end: the position in the VM state where reading goes on instead of RAM;
  *     0 if RAM is read
  * @unchanged: the number of devices that are left alone

@@ -113,6 +113,7 @@ static void note_saved(BlockDriverState *bs, const char *name)
     RamResetSnapshot *s;
     QEMUSnapshotInfo sn;
 
+    ram_reset_snapshot_set_current(NULL);
     if (!ram_reset_enabled() || bdrv_snapshot_find(bs, &sn, name) < 0) {
         return;
     }

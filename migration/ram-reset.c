@@ -298,8 +298,8 @@ static RamResetLoadInfo *finish(bool success)
 static void note_success(void)
 {
     ram_reset_set_whole();
+    ram_reset_snapshot_set_current(ram_reset_enabled() ? load.snapshot : NULL);
     if (ram_reset_enabled()) {
-        ram_reset_snapshot_set_current(load.snapshot);
         g_clear_pointer(&load.snapshot->map, g_array_unref);
         load.snapshot->map = ram_reset_map_copy();
     }
