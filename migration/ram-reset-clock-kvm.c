@@ -32,8 +32,8 @@ static void set_far(CPUState *cpu, run_on_cpu_data unused)
 }
 
 /*
- * KVM compares a TSC with the value that the TSC set last would have by now.  It
- * ignores one that is less than a second away, as an attempt to synchronize
+ * KVM compares a TSC with the value that the TSC set last would have by now.
+ * It ignores one that is less than a second away, as an attempt to synchronize
  * vCPUs.  The reset has set the TSC to 1, so KVM would ignore the TSC of each
  * snapshot of a guest's first second.  QEMU sets the TSC of the first vCPU
  * first; KVM then synchronizes the other vCPUs with it, as it should.

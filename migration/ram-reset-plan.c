@@ -16,10 +16,15 @@
 #include "migration/ram-reset-plan.h"
 #include "migration/ram-reset-rewind.h"
 
+static void plan_to_load(LoadPlan *p, BlockDriverState *bs)
+{
+    p->identity = ram_reset_template_identity(p->snapshot, bs);
+    p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
+}
+
 void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
 {
     p->snapshot = s;
-    p->identity = ram_reset_template_identity(s, bs);
     if (ram_reset_rewind_wanted()) {
         p->rewind_blocker = g_strdup(ram_reset_snapshot_rewind_blocker(s));
         if (!p->rewind_blocker) {
@@ -29,7 +34,7 @@ void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
         }
         ram_reset_no_baseline("a whole load has begun, and has not succeeded");
     }
-    p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
+    plan_to_load(p, bs);
 }
 
 void load_plan_freeze(LoadPlan *p)
@@ -48,7 +53,7 @@ static void load_all_devices(LoadPlan *p)
     p->unchanged = 0;
 }
 
-void load_plan_check(LoadPlan *p)
+void load_plan_check(LoadPlan *p, BlockDriverState *bs)
 {
     bool all_are_here = ram_reset_devices_were_reset();
     g_autofree char *blocker = NULL;
@@ -68,7 +73,7 @@ void load_plan_check(LoadPlan *p)
     }
     if (blocker) {
         load_plan_give_up(p, blocker);
-        p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
+        plan_to_load(p, bs);
     }
 }
 

@@ -19,14 +19,14 @@ typedef enum LoadWay {
  * LoadPlan: decided before the system reset, which relies on it, and checked
  * after it
  *
- * What the reset leaves alone (devices, ROMs, the memory map) and what is not
- * read of the VM state must agree, so that all of it is given up together.
- * Starts as zeroed memory, LOAD_WHOLE.
+ * A rewind leaves devices, ROMs and the memory map alone in the reset, and does
+ * not read their state afterwards.  Both must agree, so the plan is given up as
+ * a whole.  Starts as zeroed memory, LOAD_WHOLE.
  *
  * @snapshot: the snapshot that is loaded
  * @rewind_blocker: why it is not a rewind, with rewind=on; else NULL
- * @identity: of the template that is looked for, or made if there is none,
- *     unless the load is a rewind; NULL if the snapshot may have none
+ * @identity: of the template that is looked for, or made if there is none; NULL
+ *     if the snapshot may have none, or the load is a rewind
  * @ram_end: the position in the VM state where reading goes on instead of RAM;
  *     0 if RAM is read
  * @unchanged: the number of devices that are left alone
@@ -59,10 +59,12 @@ void load_plan_freeze(LoadPlan *p);
 /**
  * load_plan_check: the system has been reset; is the plan still good?
  *
+ * @bs: as for load_plan_decide()
+ *
  * If it is not, the plan is given up; if only a device was unplugged, all
  * devices are loaded.  The system is reset once more in both cases.
  */
-void load_plan_check(LoadPlan *p);
+void load_plan_check(LoadPlan *p, BlockDriverState *bs);
 
 /**
  * load_plan_begin_ram: RAM becomes what the snapshot has, or zero if the plan

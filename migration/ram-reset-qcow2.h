@@ -19,7 +19,7 @@
 int64_t ram_reset_qcow2_file_length(BlockDriverState *bs);
 
 /**
- * ram_reset_qcow2_drop_vmstate: free the clusters that a failed save has written
+ * ram_reset_qcow2_drop_vmstate: free the clusters that a failed save has used
  *
  * @file_length: of ram_reset_qcow2_file_length(), before the save
  *

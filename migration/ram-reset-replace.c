@@ -157,8 +157,8 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
 
 /*
  * If an old snapshot cannot be deleted, the new ones are: QEMU would revert a
- * disk with two snapshots of the name to the old one.  Some old ones may be gone
- * by then; QEMU refuses to load a snapshot that some disks lack.
+ * disk with two snapshots of the name to the old one.  Some old ones may be
+ * gone by then; QEMU refuses to load a snapshot that some disks lack.
  */
 bool ram_reset_delete_replaced(const char *name, bool has_devices,
                                strList *devices, Error **errp)

@@ -12,7 +12,7 @@
  *
  * A timer that the snapshot does not have would wait until the guest's clock
  * reaches its time before the load again.  A device whose work waits for such a
- * timer goes on as if the timer had expired.  With the BQL held, the VM stopped.
+ * timer goes on as if the timer had expired.  BQL held, the VM stopped.
  */
 void ram_reset_expire_timers(void);
 

@@ -94,8 +94,9 @@ void ram_reset_vcpu_clear(CPUState *cs)
 }
 
 /*
- * KVM allows a second, but compares with the TSC that was written last.  A third
- * of a second leaves room for any two vCPUs, and for the time that this takes.
+ * KVM allows a second, but compares with the TSC that was written last.  A
+ * third of a second leaves room for any two vCPUs, and for the time that this
+ * takes.
  *
  * The wall clock is the VM's: KVM writes it to the address that the last vCPU
  * has named.

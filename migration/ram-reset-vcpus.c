@@ -87,8 +87,8 @@ static void write_later(void)
 }
 
 /*
- * KVM synchronizes the clocks of the others with the first vCPU's, so that one is
- * written first.
+ * KVM synchronizes the clocks of the others with the first vCPU's, so that one
+ * is written first.
  */
 static void synchronize_post_init(CPUState *cpu)
 {
@@ -138,8 +138,8 @@ static void do_nothing(CPUState *cpu, run_on_cpu_data unused)
 
 /*
  * A stopped thread does the work that was queued before, some of it without the
- * BQL (async_safe_run_on_cpu()).  When it has done the work that is queued here,
- * it has done all; only its own exits queue more.
+ * BQL (async_safe_run_on_cpu()).  When it has done the work that is queued
+ * here, it has done all; only its own exits queue more.
  */
 static void vcpus_drain(void)
 {
@@ -309,9 +309,9 @@ static void take_signals(CPUState *cpu, run_on_cpu_data unused)
 }
 
 /*
- * QEMU also sends a signal to resume a vCPU, which would end the first KVM_RUN at
- * once.  A waiting thread needs none to wake up.  It takes signals again before
- * it runs the vCPU, even if it is in the midst of other work.
+ * QEMU also sends a signal to resume a vCPU, which would end the first KVM_RUN
+ * at once.  A waiting thread needs none to wake up.  It takes signals again
+ * before it runs the vCPU, even if it is in the midst of other work.
  */
 static void need_no_signal(void)
 {

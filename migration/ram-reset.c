@@ -129,7 +129,7 @@ void ram_reset_load_reverted(void)
 
 void ram_reset_load_begin(void)
 {
-    load_plan_check(&load.plan);
+    load_plan_check(&load.plan, load.bs);
     load.times.was_reset = now();
     ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
