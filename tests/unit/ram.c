@@ -125,3 +125,16 @@ bool all_are(const Ram *ram, uint8_t value)
 
     return p[0] == value && !memcmp(p, p + 1, ram->map.len - 1);
 }
+
+uint64_t ram_pages(const Ram *ram)
+{
+    return ram->map.len / ram->map.page_size;
+}
+
+bool ram_page_is(const Ram *ram, uint64_t page, uint8_t value)
+{
+    size_t size = ram->map.page_size;
+    const uint8_t *p = ram->map.host + page * size;
+
+    return p[0] == value && !memcmp(p, p + 1, size - 1);
+}

@@ -57,7 +57,10 @@ bool possible(const Kind *kind);
 Ram *ram_new(const Kind *kind, const char *name, unsigned flags);
 void ram_free(Ram *ram);
 
-/* Whether each byte is @value */
+uint64_t ram_pages(const Ram *ram);
+
+/* Whether each byte is @value, of all or of one page */
 bool all_are(const Ram *ram, uint8_t value);
+bool ram_page_is(const Ram *ram, uint64_t page, uint8_t value);
 
 #endif

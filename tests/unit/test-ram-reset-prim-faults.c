@@ -26,17 +26,12 @@ typedef struct State {
     bool has_policy;
 } State;
 
-static uint64_t nr_pages(const State *s)
-{
-    return s->ram->map.len / s->ram->map.page_size;
-}
-
 static State *state_new(const Kind *kind)
 {
     State *s = g_new0(State, 1);
 
     s->ram = ram_new(kind, "ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    s->covered = g_new0(bool, nr_pages(s));
+    s->covered = g_new0(bool, ram_pages(s->ram));
     return s;
 }
 
@@ -49,14 +44,6 @@ static void teardown(void *opaque)
     g_free(s);
 }
 
-static bool page_is(const State *s, uint64_t page, uint8_t value)
-{
-    size_t size = s->ram->map.page_size;
-    const uint8_t *p = s->ram->map.host + page * size;
-
-    return p[0] == value && !memcmp(p, p + 1, size - 1);
-}
-
 static void teardown_lacking(void *state)
 {
     faults_lack(FAULT_KINDS);
@@ -66,14 +53,14 @@ static void teardown_lacking(void *state)
 static void assert_page(const State *s, uint64_t page, uint8_t either,
                         uint8_t or)
 {
-    if (!page_is(s, page, either) && !page_is(s, page, or)) {
+    if (!ram_page_is(s->ram, page, either) && !ram_page_is(s->ram, page, or)) {
         faults_wrong("wrong byte in page %u", (unsigned)page);
     }
 }
 
 static void assert_pages(const State *s, uint8_t either, uint8_t or)
 {
-    for (uint64_t i = 0; i < nr_pages(s); i++) {
+    for (uint64_t i = 0; i < ram_pages(s->ram); i++) {
         assert_page(s, i, either, or);
     }
 }
@@ -185,7 +172,7 @@ static void *setup_sparse(const void *kind)
     State *s = state_new(kind);
     size_t size = s->ram->map.page_size;
 
-    for (uint64_t i = 1; i < nr_pages(s); i += 1 + i / 2) {
+    for (uint64_t i = 1; i < ram_pages(s->ram); i += 1 + i / 2) {
         memset(s->ram->map.host + i * size, OLD, size);
     }
     return s;
@@ -198,7 +185,7 @@ static void *setup_written(const void *kind)
     PrimMap *map = &s->ram->map;
     char byte = OLD;
 
-    for (uint64_t i = 1; i < nr_pages(s); i += 1 + i / 2) {
+    for (uint64_t i = 1; i < ram_pages(s->ram); i += 1 + i / 2) {
         if (((const Kind *)kind)->huge) {
             uint8_t *page = mmap(NULL, map->page_size, PROT_WRITE, MAP_SHARED,
                                  map->fd, map->fd_offset + i * map->page_size);
@@ -227,7 +214,7 @@ static bool run_walk(void *opaque)
     uint64_t start, end, last = 0;
     PrimDataIter it;
 
-    memset(s->covered, false, nr_pages(s));
+    memset(s->covered, false, ram_pages(s->ram));
     prim_data_begin(&it, map, prim_backing(map), 0, map->len);
     while (prim_data_next(&it, &start, &end)) {
         g_assert_cmpuint(start, >=, last);
@@ -246,8 +233,8 @@ static void check_walk(void *opaque, bool ok)
     State *s = opaque;
 
     g_assert_true(ok);
-    for (uint64_t i = 0; i < nr_pages(s); i++) {
-        if (!s->covered[i] && !page_is(s, i, 0)) {
+    for (uint64_t i = 0; i < ram_pages(s->ram); i++) {
+        if (!s->covered[i] && !ram_page_is(s->ram, i, 0)) {
             faults_wrong("page %u has data and was passed over", (unsigned)i);
         }
     }

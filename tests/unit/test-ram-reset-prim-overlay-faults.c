@@ -21,11 +21,6 @@ typedef struct State {
     PrimRange ranges[3];
 } State;
 
-static uint64_t nr_pages(const State *s)
-{
-    return s->ram->map.len / s->ram->map.page_size;
-}
-
 static void teardown(void *opaque)
 {
     State *s = opaque;
@@ -33,14 +28,6 @@ static void teardown(void *opaque)
     close(s->file);
     ram_free(s->ram);
     g_free(s);
-}
-
-static bool page_is(const State *s, uint64_t page, uint8_t value)
-{
-    size_t size = s->ram->map.page_size;
-    const uint8_t *p = s->ram->map.host + page * size;
-
-    return p[0] == value && !memcmp(p, p + 1, size - 1);
 }
 
 static void *setup_overlay(const void *kind)
@@ -53,7 +40,7 @@ static void *setup_overlay(const void *kind)
     memset(s->ram->map.host, OLD, s->ram->map.len);
     s->file = memfd_create("template", MFD_CLOEXEC);
     g_assert_cmpint(ftruncate(s->file, s->ram->map.len), ==, 0);
-    for (uint64_t i = 0; i < nr_pages(s); i++) {
+    for (uint64_t i = 0; i < ram_pages(s->ram); i++) {
         g_autofree uint8_t *page = g_malloc(size);
 
         memset(page, NEW, size);
@@ -83,14 +70,14 @@ static void check_overlaid(State *s, bool ok, uint8_t value)
 {
     size_t size = s->ram->map.page_size;
 
-    for (uint64_t i = 0; i < nr_pages(s); i++) {
+    for (uint64_t i = 0; i < ram_pages(s->ram); i++) {
         bool in = false;
 
         for (unsigned j = 0; j < 3; j++) {
             in = in || i * size - s->ranges[j].start < s->ranges[j].len;
         }
-        if (!(in && page_is(s, i, value)) && !(ok && in) &&
-            !page_is(s, i, OLD)) {
+        if (!(in && ram_page_is(s->ram, i, value)) && !(ok && in) &&
+            !ram_page_is(s->ram, i, OLD)) {
             faults_wrong("wrong byte in page %u", (unsigned)i);
         }
     }
