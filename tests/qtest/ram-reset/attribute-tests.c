@@ -18,22 +18,6 @@ typedef struct Case {
     MemKind kind;
 } Case;
 
-/* NUMA policies that are in force, and where */
-static char *numa_policy(Vm *vm)
-{
-    g_autofree char *name = g_strdup_printf("/proc/%d/numa_maps",
-                                            qtest_pid(vm->qts));
-    g_autofree char *start = g_strdup_printf("\n%" PRIx64 " ", vm->hva);
-    g_autofree char *text = NULL;
-    const char *at;
-
-    g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
-    at = strstr(text, start);
-    g_assert_nonnull(at);
-    at += strlen(start);
-    return g_strndup(at, strcspn(at, "\n "));
-}
-
 static const char *backend_type(MemKind kind)
 {
     return kind == MEM_ANON ? "memory-backend-ram"
@@ -88,11 +72,11 @@ static void test_numa_policy(const void *opaque)
     }
     vm = vm_with_props(c, ",host-nodes=0,policy=bind", "");
     vm_save(vm, "clean");
-    before = numa_policy(vm);
+    before = vm_numa_policy(vm);
     g_assert_true(g_str_has_prefix(before, "bind"));
     load_with_data(vm, c->strategy);
     load_with_data(vm, c->strategy);
-    after = numa_policy(vm);
+    after = vm_numa_policy(vm);
     g_assert_cmpstr(before, ==, after);
     vm_end(vm);
 }

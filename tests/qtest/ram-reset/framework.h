@@ -162,6 +162,9 @@ uint64_t vm_ram_kib(Vm *vm);
 /* Resident memory of the process, without pages of programs and libraries */
 uint64_t vm_resident_kib(Vm *vm);
 
+/* The NUMA policy of RAM that is in force, as numa_maps has it; to be freed */
+char *vm_numa_policy(Vm *vm);
+
 /* The VmFlags of RAM, in smaps: two letters and a space each */
 char *vm_smaps_flags(Vm *vm);
 

@@ -13,6 +13,13 @@
 #define SIZE (16 * MiB)
 #define HIGH (1 * MiB)
 
+/* Takes the error @rsp, which must have @text in what it says */
+static void assert_says(QDict *rsp, const char *text)
+{
+    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), text));
+    qobject_unref(rsp);
+}
+
 static void test_unknown_strategy(void)
 {
     assert_no_start("-object ram-reset-magic,id=rr0", "ram-reset-magic",
@@ -114,8 +121,7 @@ static void test_object_add_and_del(void)
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr0',"
         " 'qom-type': 'ram-reset-madvise', 'memdev': 'nope'}}");
-    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "does not exist"));
-    qobject_unref(rsp);
+    assert_says(rsp, "does not exist");
 
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr0',"
@@ -123,13 +129,11 @@ static void test_object_add_and_del(void)
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr1',"
         " 'qom-type': 'ram-reset-memset', 'memdev': 'ram'}}");
-    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "'rr0' and 'rr1'"));
-    qobject_unref(rsp);
+    assert_says(rsp, "'rr0' and 'rr1'");
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0',"
         " 'property': 'memdev', 'value': 'other'}}");
-    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "cannot change"));
-    qobject_unref(rsp);
+    assert_says(rsp, "cannot change");
 
     vm_load(vm, "clean");
     block = vm_query_block(vm, "ram");
@@ -174,13 +178,11 @@ static void test_hugefile_of_a_new_dimm(void)
     }
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-del', 'arguments': {'id': 'rr1'}}");
-    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "in use"));
-    qobject_unref(rsp);
+    assert_says(rsp, "in use");
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr1',"
         " 'property': 'unlink', 'value': 'always'}}");
-    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "in use"));
-    qobject_unref(rsp);
+    assert_says(rsp, "in use");
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'device_add', 'arguments': {'driver': 'pc-dimm',"
         " 'memdev': 'more', 'id': 'dimm0'}}");
@@ -198,8 +200,7 @@ static void test_hugefile_of_a_new_dimm(void)
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr2',"
         " 'qom-type': 'ram-reset-hugefile', 'memdev': 'ram'}}");
-    g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), "made without it"));
-    qobject_unref(rsp);
+    assert_says(rsp, "made without it");
     vm_end(vm);
     unlink(file);
     unlink(state);

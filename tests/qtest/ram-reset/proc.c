@@ -46,24 +46,28 @@ uint64_t vm_resident_kib(Vm *vm)
     return vm_status_kib(vm, "RssAnon") + vm_status_kib(vm, "RssShmem");
 }
 
-/* RAM's part of smaps, and all that comes behind it */
-static char *smaps_entry(Vm *vm)
+/*
+ * RAM's part of /proc/PID/@file, whose line has RAM's address and @separator,
+ * and all that comes behind these two
+ */
+static char *ram_entry(Vm *vm, const char *file, char separator)
 {
-    g_autofree char *name = g_strdup_printf("/proc/%d/smaps",
-                                            qtest_pid(vm->qts));
-    g_autofree char *start = g_strdup_printf("\n%" PRIx64 "-", vm->hva);
+    g_autofree char *name = g_strdup_printf("/proc/%d/%s", qtest_pid(vm->qts),
+                                            file);
+    g_autofree char *start = g_strdup_printf("\n%" PRIx64 "%c", vm->hva,
+                                             separator);
     g_autofree char *text = NULL;
     const char *entry;
 
     g_assert_true(g_file_get_contents(name, &text, NULL, NULL));
     entry = strstr(text, start);
     g_assert_nonnull(entry);
-    return g_strdup(entry);
+    return g_strdup(entry + strlen(start));
 }
 
 uint64_t vm_smaps_kib(Vm *vm, const char *field)
 {
-    g_autofree char *entry = smaps_entry(vm);
+    g_autofree char *entry = ram_entry(vm, "smaps", '-');
 
     return kib_field(entry, field);
 }
@@ -76,7 +80,7 @@ uint64_t vm_ram_kib(Vm *vm)
 
 char *vm_smaps_flags(Vm *vm)
 {
-    g_autofree char *entry = smaps_entry(vm);
+    g_autofree char *entry = ram_entry(vm, "smaps", '-');
     char *flags = strstr(entry, "\nVmFlags: ");
 
     g_assert_nonnull(flags);
@@ -122,4 +126,11 @@ bool can_scan_page_tables(void)
     can = ioctl(fd, _IOWR('f', 16, arg), arg) == 0 || errno != ENOTTY;
     close(fd);
     return can;
+}
+
+char *vm_numa_policy(Vm *vm)
+{
+    g_autofree char *entry = ram_entry(vm, "numa_maps", ' ');
+
+    return g_strndup(entry, strcspn(entry, "\n "));
 }

@@ -8,15 +8,10 @@
 #include "qobject/qdict.h"
 #include "rewind.h"
 
-typedef struct Case {
-    const char *strategy;
-    MemKind kind;
-} Case;
-
 /* Any sequence, against a model of RAM */
 static void test_random_sequence(const void *opaque)
 {
-    const Case *c = opaque;
+    const RewindCase *c = opaque;
     g_autofree char *object = rewind_object(c->strategy, ",verify=on");
     uint8_t *models[3] = { NULL };
     guint32 seed = g_test_rand_int();
@@ -77,21 +72,11 @@ static void test_random_sequence(const void *opaque)
 
 void add_rewind_random_tests(void)
 {
-    static const Case cases[] = {
-        { "memset", MEM_ANON }, { "memset", MEM_MEMFD },
-        { "memset", MEM_HUGETLB }, { "memset", MEM_HUGETLB_PRIVATE },
-        { "madvise", MEM_ANON }, { "madvise", MEM_THP },
-        { "madvise", MEM_MEMFD }, { "madvise", MEM_HUGETLB },
-        { "remap", MEM_MEMFD }, { "remap", MEM_ANON },
-        { "auto", MEM_ANON }, { "auto", MEM_MEMFD },
-        { "hugefile", MEM_HUGETLB_FILE },
-    };
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
+    for (unsigned i = 0; i < NR_REWIND_CASES; i++) {
         g_autofree char *path = g_strdup_printf(
-            "ram-reset/rewind/random-sequence/%s/%s", cases[i].strategy,
-            mem_name(cases[i].kind));
+            "ram-reset/rewind/random-sequence/%s/%s", rewind_cases[i].strategy,
+            mem_name(rewind_cases[i].kind));
 
-        qtest_add_data_func(path, &cases[i], test_random_sequence);
+        qtest_add_data_func(path, &rewind_cases[i], test_random_sequence);
     }
 }

@@ -13,11 +13,6 @@
 #define HIGH     (1 * MiB)
 #define NR_PAGES (SIZE / PAGE)
 
-typedef struct Case {
-    const char *strategy;
-    MemKind kind;
-} Case;
-
 static void assert_rewound(Vm *vm)
 {
     g_autoptr(QDict) info = vm_query(vm);
@@ -56,7 +51,7 @@ static uint64_t of_block(Vm *vm, const char *what)
 /* Exactly what was written to is undone, and nothing else is touched */
 static void test_undoes_what_changed(const void *opaque)
 {
-    const Case *c = opaque;
+    const RewindCase *c = opaque;
     g_autofree char *object = rewind_object(c->strategy, ",verify=on");
     g_autofree uint8_t *content = NULL;
     GRand *rand;
@@ -97,7 +92,7 @@ static void test_undoes_what_changed(const void *opaque)
 /* A load can rewind to the snapshot that was loaded or saved last */
 static void test_after_a_load(const void *opaque)
 {
-    const Case *c = opaque;
+    const RewindCase *c = opaque;
     g_autofree char *object = rewind_object(c->strategy, ",verify=on");
     g_autofree uint8_t *one = NULL, *two = NULL;
     GRand *rand;
@@ -267,7 +262,7 @@ static void test_limit(const void *strategy)
     g_rand_free(rand);
 }
 
-static void add(const char *test, const Case *c, void (*func)(const void *))
+static void add(const char *test, const RewindCase *c, void (*func)(const void *))
 {
     g_autofree char *path = g_strdup_printf("ram-reset/rewind/%s/%s/%s", test,
                                             c->strategy, mem_name(c->kind));
@@ -277,19 +272,9 @@ static void add(const char *test, const Case *c, void (*func)(const void *))
 
 void add_rewind_tests(void)
 {
-    static const Case cases[] = {
-        { "memset", MEM_ANON }, { "memset", MEM_MEMFD },
-        { "memset", MEM_HUGETLB }, { "memset", MEM_HUGETLB_PRIVATE },
-        { "madvise", MEM_ANON }, { "madvise", MEM_THP },
-        { "madvise", MEM_MEMFD }, { "madvise", MEM_HUGETLB },
-        { "remap", MEM_MEMFD }, { "remap", MEM_ANON },
-        { "auto", MEM_ANON }, { "auto", MEM_MEMFD },
-        { "hugefile", MEM_HUGETLB_FILE },
-    };
-
-    for (unsigned i = 0; i < G_N_ELEMENTS(cases); i++) {
-        add("undoes-what-changed", &cases[i], test_undoes_what_changed);
-        add("after-a-load", &cases[i], test_after_a_load);
+    for (unsigned i = 0; i < NR_REWIND_CASES; i++) {
+        add("undoes-what-changed", &rewind_cases[i], test_undoes_what_changed);
+        add("after-a-load", &rewind_cases[i], test_after_a_load);
     }
     qtest_add_data_func("ram-reset/rewind/blockers", "auto", test_blockers);
     qtest_add_data_func("ram-reset/rewind/limit", "memset", test_limit);

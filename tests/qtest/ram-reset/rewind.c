@@ -1,5 +1,5 @@
 /*
- * RAM reset: the object and the random writes of tests of rewinds
+ * RAM reset: cases, object and random writes of tests of rewinds
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,6 +9,16 @@
 
 #define PAGE     (4 * KiB)
 #define NR_PAGES (REWIND_SIZE / PAGE)
+
+const RewindCase rewind_cases[NR_REWIND_CASES] = {
+    { "memset", MEM_ANON }, { "memset", MEM_MEMFD },
+    { "memset", MEM_HUGETLB }, { "memset", MEM_HUGETLB_PRIVATE },
+    { "madvise", MEM_ANON }, { "madvise", MEM_THP },
+    { "madvise", MEM_MEMFD }, { "madvise", MEM_HUGETLB },
+    { "remap", MEM_MEMFD }, { "remap", MEM_ANON },
+    { "auto", MEM_ANON }, { "auto", MEM_MEMFD },
+    { "hugefile", MEM_HUGETLB_FILE },
+};
 
 char *rewind_object(const char *strategy, const char *more)
 {

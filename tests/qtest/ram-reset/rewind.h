@@ -1,5 +1,5 @@
 /*
- * RAM reset: the object and the random writes of tests of rewinds
+ * RAM reset: cases, object and random writes of tests of rewinds
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,6 +11,15 @@
 #include "framework.h"
 
 #define REWIND_SIZE (16 * MiB)
+
+/* The strategies and kinds of memory that each test of rewinds runs with */
+typedef struct RewindCase {
+    const char *strategy;
+    MemKind kind;
+} RewindCase;
+
+#define NR_REWIND_CASES 13
+extern const RewindCase rewind_cases[NR_REWIND_CASES];
 
 /* The object with rewind=on and @more properties */
 char *rewind_object(const char *strategy, const char *more);

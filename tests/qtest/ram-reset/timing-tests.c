@@ -143,12 +143,6 @@ static void test_runs_are_read_once(const void *opaque)
     g_assert_cmpuint(read[1], <=, 2 * read[0]);
 }
 
-static uint64_t resident_kib(Vm *vm)
-{
-    return vm_smaps_kib(vm, "Rss") + vm_smaps_kib(vm, "Shared_Hugetlb") +
-           vm_smaps_kib(vm, "Private_Hugetlb");
-}
-
 /* Clearing in place does not populate what the guest never touched */
 static void test_clearing_does_not_allocate(const void *kind)
 {
@@ -164,7 +158,7 @@ static void test_clearing_does_not_allocate(const void *kind)
     /* Saving has populated shared memory; start from an empty guest */
     vm_save(vm, "clean");
     vm_load(vm, "clean");
-    empty = resident_kib(vm);
+    empty = vm_ram_kib(vm);
     g_assert_cmpuint(empty, <, MiB / KiB);
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'object-del', 'arguments': {'id': 'rr0'}}");
@@ -175,7 +169,7 @@ static void test_clearing_does_not_allocate(const void *kind)
     vm_fill(vm, MiB, 64 * KiB, 1);
     vm_load(vm, "clean");
     g_assert_cmphex(vm_byte(vm, MiB), ==, 0);
-    g_assert_cmpuint(resident_kib(vm), <=, empty + 2 * MiB / KiB);
+    g_assert_cmpuint(vm_ram_kib(vm), <=, empty + 2 * MiB / KiB);
     vm_end(vm);
 }
 
