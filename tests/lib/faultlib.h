@@ -7,10 +7,10 @@
 #ifndef RAM_RESET_FAULTLIB_H
 #define RAM_RESET_FAULTLIB_H
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "real.h"
 
 /*
  * Calls on the disk image, which stock QEMU makes as well, are kinds of their
@@ -48,14 +48,6 @@ typedef struct Control {
     _Atomic uint32_t calls[MAX_KINDS];
     char names[MAX_KINDS][NAME_LEN];
 } Control;
-
-#define REAL(name) ({ \
-    static __typeof__(name) *real; \
-    if (!real) { \
-        real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name); \
-    } \
-    real; \
-})
 
 /* No name of ours may take the place of one of QEMU's */
 #pragma GCC visibility push(hidden)

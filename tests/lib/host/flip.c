@@ -7,7 +7,6 @@
  */
 
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "../real.h"
 
 /* test_verify.py has the same */
 typedef struct Control {
@@ -72,7 +72,6 @@ static void flip(int fd, const struct iovec *iov, int nr, off64_t offset,
     }
 }
 
-#define REAL(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
 
 ssize_t preadv64(int fd, const struct iovec *iov, int nr, off64_t offset)
 {

@@ -8,7 +8,6 @@
  */
 
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "../real.h"
 
 typedef enum Kind { WRITE, FLUSH, TRUNCATE, NR_KINDS } Kind;
 
@@ -29,14 +29,6 @@ typedef struct Control {
 } Control;
 
 static Control *control;
-
-#define REAL(name) ({ \
-    static __typeof__(name) *real; \
-    if (!real) { \
-        real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name); \
-    } \
-    real; \
-})
 
 static void __attribute__((constructor)) begin(void)
 {
