@@ -8,12 +8,14 @@ know what the back end has finished.  Loads and stops go on, and are right.
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from lib.dma import Qtest
-from lib.io.vhost import BACKENDS, Served, StorageDaemon, stamped
+from lib.io.vhost import BACKENDS, Backend, Served, StorageDaemon, stamped
 from lib.machine import MIB
 
 SIZE = 4 * MIB
@@ -50,6 +52,22 @@ class Liar:
         self._qtest.ask(f'writew {self._address:#x} {index & 0xffff:#x}')
 
 
+@contextmanager
+def lying(workdir: Path, backend: type[Backend],
+          **kwargs) -> Iterator[tuple[Served, Liar]]:
+    """A guest that has read its disk."""
+    qtest = Qtest(workdir)
+    with backend(workdir, stamped(SIZE), **kwargs) as daemon, \
+            Served(workdir, [daemon], disks={'served': '/dev/vda'},
+                   args=qtest.args, **REWIND) as guest:
+        qtest.connect()
+        guest.load_drivers(Served.MODULES)
+        liar = Liar(guest, qtest)
+        guest.run(READ)
+        yield guest, liar
+        qtest.close()
+
+
 def check_rewound(guest: Served) -> None:
     load = guest.last_load()
     assert load['rewound'], load['blocker']
@@ -64,14 +82,8 @@ def check_disk(guest: Served) -> None:
 @pytest.mark.parametrize('backend', BACKENDS)
 def test_used_index(tmp_path, backend):
     """Whether the back end had requests since the last load or not."""
-    qtest = Qtest(tmp_path)
-    with BACKENDS[backend](tmp_path, stamped(SIZE), reconnect=True) as daemon, \
-            Served(tmp_path, [daemon], disks={'served': '/dev/vda'},
-                   args=qtest.args, **REWIND) as guest:
-        qtest.connect()
-        guest.load_drivers(Served.MODULES)
-        liar = Liar(guest, qtest)
-        guest.run(READ)
+    daemon = BACKENDS[backend]
+    with lying(tmp_path, daemon, reconnect=True) as (guest, liar):
         guest.save('s')
         saved = liar.index()
         usual = max(seconds(guest.load, 's') for _ in range(3))
@@ -105,19 +117,11 @@ def test_used_index(tmp_path, backend):
             guest.load('s')
             guest.until(ANSWERS)
             check_disk(guest)
-        qtest.close()
 
 
 def test_snapshot_of_it(tmp_path):
     """Requests that the snapshot lacks for good are no reason for anything."""
-    qtest = Qtest(tmp_path)
-    with StorageDaemon(tmp_path, stamped(SIZE)) as daemon, \
-            Served(tmp_path, [daemon], disks={'served': '/dev/vda'},
-                   args=qtest.args, **REWIND) as guest:
-        qtest.connect()
-        guest.load_drivers(Served.MODULES)
-        liar = Liar(guest, qtest)
-        guest.run(READ)
+    with lying(tmp_path, StorageDaemon) as (guest, liar):
         liar.write(liar.index() - 5)
         guest.save('s')
         # no baseline before the device is started anew
@@ -126,7 +130,6 @@ def test_snapshot_of_it(tmp_path):
         for _ in range(3):
             guest.load('s')
             check_rewound(guest)
-        qtest.close()
 
 
 def test_one_less(tmp_path):
@@ -134,14 +137,7 @@ def test_one_less(tmp_path):
     A request may be under way as far as QEMU can know: the back end is
     disconnected, and comes back.
     """
-    qtest = Qtest(tmp_path)
-    with StorageDaemon(tmp_path, stamped(SIZE), reconnect=True) as daemon, \
-            Served(tmp_path, [daemon], disks={'served': '/dev/vda'},
-                   args=qtest.args, **REWIND) as guest:
-        qtest.connect()
-        guest.load_drivers(Served.MODULES)
-        liar = Liar(guest, qtest)
-        guest.run(READ)
+    with lying(tmp_path, StorageDaemon, reconnect=True) as (guest, liar):
         guest.save('s')
         guest.load('s')
         times, said = [], ''
@@ -157,4 +153,3 @@ def test_one_less(tmp_path):
         assert f"'{DEVICE}' has not finished" in said
         # QEMU has less and less patience
         assert times[2] < times[0]
-        qtest.close()
