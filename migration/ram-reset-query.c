@@ -8,6 +8,7 @@
 #include "qapi/clone-visitor.h"
 #include "qapi/qapi-commands-ram-reset.h"
 #include "qapi/qapi-visit-ram-reset.h"
+#include "system/ram-reset-devices.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -66,6 +67,8 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_baseline_tag());
     }
+    info->loaded_classes = ram_reset_query_loaded_classes();
+    info->has_loaded_classes = info->loaded_classes;
     if (done.last) {
         info->last_load = QAPI_CLONE(RamResetLoadInfo, done.last);
     }

@@ -9,6 +9,7 @@
 
 #include "system/ram-reset-compat.h"
 #include "migration/vmstate.h"
+#include "qapi/qapi-types-ram-reset.h"
 
 /*
  * A load resets all devices and loads the state of each.  If a device is, byte
@@ -27,6 +28,19 @@ void ram_reset_devices_copy(void);
  * ram_reset_devices_forget: what is remembered is of no use any more
  */
 void ram_reset_devices_forget(void);
+
+/**
+ * ram_reset_devices_distrust: devices of the class of @dev, which is known, are
+ * loaded with each load from now on
+ *
+ * @problem: why, for query-ram-reset
+ */
+void ram_reset_devices_distrust(DeviceState *dev, const char *problem);
+
+/**
+ * ram_reset_query_loaded_classes: for query-ram-reset; to be freed
+ */
+RamResetLoadedClassList *ram_reset_query_loaded_classes(void);
 
 /**
  * RamResetSections: the sections of a VM state that has been loaded before

@@ -94,7 +94,7 @@ static void add_to_unit(Unit *u, DeviceState *dev)
     BusState *bus;
     BusChild *child;
 
-    u->known &= device_kind(dev) != NULL;
+    u->known &= device_is_known(dev);
     g_ptr_array_add(u->devices, object_ref(OBJECT(dev)));
     object_child_foreach(OBJECT(dev), add_inner, u);
     QLIST_FOREACH(bus, &dev->child_bus, sibling) {
@@ -110,7 +110,7 @@ static int add_unit(DeviceState *dev, void *opaque)
 {
     Unit *u;
 
-    if (is_pci(dev) || (device_kind(dev) && !device_kind(dev)->inner)) {
+    if (is_pci(dev) || (device_is_known(dev) && !device_kind(dev)->inner)) {
         u = g_new0(Unit, 1);
         u->devices = g_ptr_array_new_with_free_func(object_unref);
         u->pci = is_pci(dev) ? PCI_DEVICE(dev) : NULL;

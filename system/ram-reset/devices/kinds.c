@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/util.h"
 #include "qemu/timer.h"
 #include "hw/acpi/ich9.h"
 #include "hw/acpi/piix4.h"
@@ -21,7 +22,9 @@
 #include "system/block-backend.h"
 #include "hw/virtio/virtio-pci.h"
 #include "hw/virtio/virtio-serial.h"
+#include "system/ram-reset-devices.h"
 #include "system/ram-reset/devices/kinds.h"
+#include "system/ram-reset/devices/layouts.h"
 #include "system/ram-reset/devices/renew.h"
 #include "system/ram-reset/devices/virtio.h"
 
@@ -166,4 +169,60 @@ const DeviceKind *device_kind(DeviceState *dev)
         }
     }
     return NULL;
+}
+
+/* BQL.  For each of kinds, why such a device is loaded; NULL if it need not */
+static const char *problems[ARRAY_SIZE(kinds)];
+
+static const char *find_problem(const char *type)
+{
+    for (const DeviceLayout *l = device_layouts; l->type; l++) {
+        if (!strcmp(l->type, type)) {
+            return l->problem;
+        }
+    }
+    return "its memory was never read";
+}
+
+static void find_problems(void)
+{
+    static bool found;
+
+    for (int i = 0; !found && i < ARRAY_SIZE(kinds); i++) {
+        problems[i] = find_problem(kinds[i].type);
+    }
+    found = true;
+}
+
+bool device_is_known(DeviceState *dev)
+{
+    const DeviceKind *kind = device_kind(dev);
+
+    find_problems();
+    return kind && !problems[kind - kinds];
+}
+
+void ram_reset_devices_distrust(DeviceState *dev, const char *problem)
+{
+    const DeviceKind *kind = device_kind(dev);
+
+    find_problems();
+    problems[kind - kinds] = problems[kind - kinds] ?: g_strdup(problem);
+}
+
+RamResetLoadedClassList *ram_reset_query_loaded_classes(void)
+{
+    RamResetLoadedClassList *list = NULL;
+
+    find_problems();
+    for (int i = ARRAY_SIZE(kinds) - 1; i >= 0; i--) {
+        if (problems[i] && object_class_by_name(kinds[i].type)) {
+            RamResetLoadedClass *c = g_new0(RamResetLoadedClass, 1);
+
+            c->q_class = g_strdup(kinds[i].type);
+            c->reason = g_strdup(problems[i]);
+            QAPI_LIST_PREPEND(list, c);
+        }
+    }
+    return list;
 }

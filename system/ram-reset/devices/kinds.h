@@ -40,4 +40,10 @@ typedef struct DeviceKind {
  */
 const DeviceKind *device_kind(DeviceState *dev);
 
+/**
+ * device_is_known: @dev has a kind, whose memory is the one that was read, and
+ * no self-check of its class has failed
+ */
+bool device_is_known(DeviceState *dev);
+
 #endif
