@@ -13,6 +13,7 @@
 #include "options.h"
 #include "migration/ram-reset-description.h"
 #include "migration/ram-reset-devices.h"
+#include "migration/ram-reset-selfcheck.h"
 
 /* In the part of the cache behind RAM; @many: there are others of its name */
 typedef struct SectionPlace {
@@ -29,6 +30,11 @@ static void *find_section(void *opaque, VMStateIf *part, const char *vmsd)
     SectionPlace *found = g_hash_table_lookup(snapshot->sections, id);
 
     return found && !found->many ? found : NULL;
+}
+
+static bool check_section(DeviceState *dev, void *section)
+{
+    return ram_reset_self_check(dev, ((SectionPlace *)section)->start);
 }
 
 static void skip_section(void *section, void *opaque)
@@ -90,12 +96,22 @@ static int is_not_rewound(RAMBlock *rb, void *opaque)
 unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen)
 {
     RamResetSections stream = {
-        .find = find_section, .leave_out = skip_section, .opaque = s,
+        .find = find_section, .check = check_section,
+        .leave_out = skip_section, .opaque = s,
     };
+    unsigned unchanged = 0;
+    const uint8_t *data;
+    gsize size;
 
     ram_reset_flags.roms_stay = !qemu_ram_foreach_block(is_not_rewound, NULL);
-    return s->has_devices && know_sections(s)
-           ? ram_reset_devices_hold(map_frozen, &stream) : 0;
+    if (ram_reset_unchanged_devices_wanted() && s->has_devices &&
+        know_sections(s)) {
+        data = vmstate_cache_devices(&s->cache, &size);
+        ram_reset_self_check_begin(data, size);
+        unchanged = ram_reset_devices_hold(map_frozen, &stream);
+        ram_reset_self_check_end();
+    }
+    return unchanged;
 }
 
 bool ram_reset_devices_were_reset(void)
@@ -110,7 +126,8 @@ void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
 {
     ram_reset_devices_release();
     vmstate_cache_skip_nothing(&s->cache);
-    s->has_devices = success && ram_reset_rewind_wanted();
+    s->has_devices = success && ram_reset_rewind_wanted() &&
+                     ram_reset_unchanged_devices_wanted();
     if (s->has_devices) {
         ram_reset_snapshot_set_current(s);
         ram_reset_devices_copy();

@@ -69,6 +69,10 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
                    "rewinding, %" PRIu64 " failed, %" PRIu64 " fallback(s)\n",
                    info->loads, info->rewinds, info->failed_loads,
                    info->fallbacks);
+    if (info->self_check_failures) {
+        monitor_printf(mon, "Self-checks of devices that failed: %" PRIu64
+                       "\n", info->self_check_failures);
+    }
     if (info->rewind) {
         monitor_printf(mon, "Rewind: baseline of %" PRIu64 " KiB%s%s%s\n",
                        info->rewind->baseline / 1024,

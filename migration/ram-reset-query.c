@@ -14,6 +14,7 @@
 #include "system/ram-reset-template.h"
 #include "migration/ram-reset-query.h"
 #include "migration/ram-reset-rewind.h"
+#include "migration/ram-reset-selfcheck.h"
 
 /* Protected by the BQL */
 static struct {
@@ -67,6 +68,7 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_baseline_tag());
     }
+    info->self_check_failures = ram_reset_self_check_failures();
     info->loaded_classes = ram_reset_query_loaded_classes();
     info->has_loaded_classes = info->loaded_classes;
     if (done.last) {

@@ -194,6 +194,16 @@ static void compare_section(const DeviceSection *a, const DeviceSection *b,
     }
 }
 
+bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
+                               Error **errp)
+{
+    g_autoptr(GString) path = g_string_new("");
+    Comparison c = { .section = a, .path = path, .errp = errp };
+
+    compare_section(a, b, &c);
+    return !c.count;
+}
+
 /* A device that @a has not was plugged since; it has been reset */
 static bool compare(const SavedDevices *a, const SavedDevices *b, Error **errp)
 {

@@ -9,6 +9,19 @@
 
 #include "block/block.h"
 #include "block/snapshot.h"
+#include "migration/ram-reset-description.h"
+
+/**
+ * ram_reset_compare_section: whether two sections of a device have the same,
+ * but for what ram-reset-verify-except.c lists
+ *
+ * @a: of a snapshot
+ * @b: of the machine
+ *
+ * Returns: false with @errp set to the first difference
+ */
+bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
+                               Error **errp);
 
 /**
  * ram_reset_check_devices: whether devices and vCPUs hold what the VM state

@@ -74,10 +74,14 @@ typedef void RamResetClassData;
 #if RAM_RESET_QEMU_SINCE(10, 2)
 #define vmstate_load_vmsd(f, vmsd, opaque, version, errp) \
     (!vmstate_load_state(f, vmsd, opaque, version, errp))
+#define vmstate_save_vmsd(f, vmsd, opaque, desc, errp) \
+    (!vmstate_save_state(f, vmsd, opaque, desc, errp))
 #else
 #define vmstate_load_vmsd(f, vmsd, opaque, version, errp) \
     (!vmstate_load_state(f, vmsd, opaque, version) || \
      (error_setg(errp, "a device cannot be loaded"), false))
+#define vmstate_save_vmsd(f, vmsd, opaque, desc, errp) \
+    (!vmstate_save_state_with_err(f, vmsd, opaque, desc, errp))
 #endif
 #endif
 

@@ -47,10 +47,12 @@ RamResetLoadedClassList *ram_reset_query_loaded_classes(void);
  *
  * @find: the one of @part, whose description has the name @vmsd; NULL if there
  *     is none, or there may be others
+ * @check: whether the device, saved now, is what @section has; it is unchanged
  * @leave_out: @section, which @find has returned, is not to be loaded
  */
 typedef struct RamResetSections {
     void *(*find)(void *opaque, VMStateIf *part, const char *vmsd);
+    bool (*check)(DeviceState *dev, void *section);
     void (*leave_out)(void *section, void *opaque);
     void *opaque;
 } RamResetSections;

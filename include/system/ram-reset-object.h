@@ -104,6 +104,7 @@ struct RamResetClass {
  * @template_limit: bytes that all templates there may have; 0: half of the file
  *     system
  * @new_vmgenid: give the VM a new generation ID with each load
+ * @load_unchanged: load also devices that are as the snapshot has them
  * @threads: for clearing in place; 0: one per host CPU, at most 8
  * @keep_disks: names of disks that snapshots leave as they are
  * @completed: memdev has been checked and cannot be set any more
@@ -119,7 +120,7 @@ struct RamReset {
     char *template_dir;
     int template_fd;
     uint64_t template_limit;
-    bool new_vmgenid;
+    bool new_vmgenid, load_unchanged;
     uint32_t threads;
     strList *keep_disks;
     bool completed, warned;

@@ -32,6 +32,12 @@ void ram_reset_slots_change(bool change);
 bool ram_reset_rewind_wanted(void);
 
 /**
+ * ram_reset_unchanged_devices_wanted: whether no object has
+ * unchanged-devices=off: a load may leave devices alone
+ */
+bool ram_reset_unchanged_devices_wanted(void);
+
+/**
  * ram_reset_take_baseline: keep a copy of RAM, and track what is written from
  * now on
  *

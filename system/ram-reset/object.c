@@ -307,8 +307,7 @@ static void ram_reset_set_threads(Object *obj, Visitor *v, const char *name,
     }
     if (value > MAX_THREADS) {
         error_setg(errp, "property '%s' of %s takes 0 to %d, not %" PRIu32,
-                   name, object_get_typename(obj), MAX_THREADS,
-                   value);
+                   name, object_get_typename(obj), MAX_THREADS, value);
         return;
     }
     RAM_RESET(obj)->threads = value;
@@ -378,6 +377,7 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
     object_class_property_set_description(oc, "threads",
         "Threads for clearing in place; 0 means one per host CPU, at most 8");
     ram_reset_add_keep_disks(oc);
+    ram_reset_add_unchanged_devices(oc);
 }
 
 static const TypeInfo ram_reset_types[] = {

@@ -140,6 +140,36 @@ bool ram_reset_rewind_wanted(void)
     return options.rewinding;
 }
 
+static bool wants_all_loaded(const RamReset *rr)
+{
+    return rr->load_unchanged;
+}
+
+bool ram_reset_unchanged_devices_wanted(void)
+{
+    return !find_object(wants_all_loaded);
+}
+
+static bool ram_reset_get_unchanged_devices(Object *obj, Error **errp)
+{
+    return !RAM_RESET(obj)->load_unchanged;
+}
+
+static void ram_reset_set_unchanged_devices(Object *obj, bool value,
+                                            Error **errp)
+{
+    RAM_RESET(obj)->load_unchanged = !value;
+}
+
+void ram_reset_add_unchanged_devices(ObjectClass *oc)
+{
+    object_class_property_add_bool(oc, "unchanged-devices",
+                                   ram_reset_get_unchanged_devices,
+                                   ram_reset_set_unchanged_devices);
+    object_class_property_set_description(oc, "unchanged-devices",
+        "Leave devices alone that are as the snapshot has them");
+}
+
 void ram_reset_warn_of_idle_limits(RamReset *rr)
 {
     const char *type = object_get_typename(OBJECT(rr));

@@ -29,6 +29,9 @@ unsigned ram_reset_threads(RamReset *rr);
  */
 RamReset *ram_reset_template_object(void);
 
+/* The property unchanged-devices= */
+void ram_reset_add_unchanged_devices(ObjectClass *oc);
+
 /* Warn if @rr has a limit for something that it has not switched on */
 void ram_reset_warn_of_idle_limits(RamReset *rr);
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a build of QEMU knows of its device classes, and QEMUs that are linked
-with another table of them."""
+"""What a build of QEMU knows of its device classes."""
 
 import json
 import re
@@ -11,15 +10,12 @@ import sys
 from pathlib import Path
 
 from common import ROOT
-from lib import products
+from lib.relink import BUILD
 
 SCRIPT = ROOT / 'system/ram-reset/devices/layouts.py'
 RECORD = SCRIPT.with_name('layouts.txt')
 TABLE = 'device-layouts.c'
 
-
-# The build that is tested
-BUILD = products.QEMU.parent
 
 
 def source() -> Path:
@@ -61,32 +57,7 @@ def planted_build(folder: Path, header: Path) -> Path:
     return folder
 
 
-def relinked(folder: Path, record: Path) -> Path:
-    """A QEMU whose table comes from another record."""
-    table, object_file = folder / TABLE, folder / 'table.o'
-    run(BUILD, '--record', record, '--output', table)
-    words = _words('c_COMPILER', lambda e: e['output'].endswith(
-        f'{TABLE}.o'))
-    old = words[words.index('-o') + 1]
-    words = words[:words.index('-MD')]
-    _call([*words, '-o', object_file, '-c', table])
-    words = _words('c_LINKER',
-                   lambda e: e['output'] == 'qemu-system-x86_64')
-    words = [str(object_file) if w == old else w for w in words]
-    words[words.index('-o') + 1] = str(folder / 'qemu-system-x86_64')
-    _call(words)
-    return folder / 'qemu-system-x86_64'
-
-
-def _words(rule: str, wanted) -> list[str]:
-    text = subprocess.run(
-        ['ninja', '-C', BUILD, '-t', 'compdb', '-x', rule, f'{rule}_RSP'],
-        stdout=subprocess.PIPE, text=True, check=True).stdout
-    entries = json.loads(text[text.index('['):])
-    return shlex.split(next(e for e in entries if wanted(e))['command'])
-
-
-def _call(words: list) -> None:
-    done = subprocess.run(words, cwd=BUILD, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
+def planted_table(folder: Path, record: Path) -> str:
+    """The table in C that comes from another record."""
+    run(BUILD, '--record', record, '--output', folder / TABLE)
+    return (folder / TABLE).read_text()

@@ -28,6 +28,7 @@ typedef struct Unit {
     GByteArray *copy;           /* as of the last load; NULL if there is none */
     GPtrArray *sections;        /* in the stream; NULL if not looked for yet */
     bool config_saved;          /* a PCI device's configuration space is there */
+    bool checked;               /* what is saved of it is what the stream has */
     bool kept;
 } Unit;
 
@@ -239,27 +240,30 @@ static bool has_sections(Unit *u, const RamResetSections *stream)
     return true;
 }
 
+/* The first time that @u would be left alone */
+static bool self_check(Unit *u, const RamResetSections *stream)
+{
+    for (int i = 0, n = 0; !u->checked && i < u->devices->len; i++) {
+        DeviceState *dev = g_ptr_array_index(u->devices, i);
+
+        if (qdev_get_vmsd(dev) &&
+            !stream->check(dev, g_ptr_array_index(u->sections, n++))) {
+            u->known = false;
+            return false;
+        }
+    }
+    if (!u->checked) {
+        /* To save a device may have changed what follows from its state */
+        g_byte_array_set_size(u->copy, 0);
+        u->checked = sweep_unit(u, u->copy);
+    }
+    return u->checked;
+}
+
 static bool is_as_it_was(Unit *u, const RamResetSections *stream)
 {
     return u->known && u->copy && sweep_unit(u, NULL) &&
-           has_sections(u, stream);
-}
-
-/* What saves the configuration space of @u; NULL if nothing does */
-static DeviceState *saves_config(Unit *u)
-{
-    const VMStateDescription *vmsd = qdev_get_vmsd(DEVICE(u->pci));
-    const VMStateField *f = vmsd ? vmsd->fields : NULL;
-    BusState *bus = QLIST_FIRST(&DEVICE(u->pci)->child_bus);
-    BusChild *child = bus ? QTAILQ_FIRST(&bus->children) : NULL;
-
-    if (object_dynamic_cast(OBJECT(u->pci), "virtio-pci")) {
-        return child ? child->child : NULL;
-    }
-    while (f && f->name && f->vmsd != &vmstate_pci_device) {
-        f++;
-    }
-    return f && f->name ? DEVICE(u->pci) : NULL;
+           has_sections(u, stream) && self_check(u, stream);
 }
 
 /*
@@ -269,7 +273,8 @@ static DeviceState *saves_config(Unit *u)
  */
 static bool can_do_without_bus(Unit *u, const RamResetSections *stream)
 {
-    DeviceState *dev = u->config_saved ? NULL : saves_config(u);
+    DeviceState *dev = u->config_saved ? NULL
+                                       : device_saves_config(u->pci);
     const VMStateDescription *vmsd = dev ? qdev_get_vmsd(dev) : NULL;
 
     if (vmsd && stream->find(stream->opaque, VMSTATE_IF(dev), vmsd->name)) {

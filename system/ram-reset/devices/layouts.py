@@ -185,8 +185,10 @@ def problem(build, parts, record, of):
 
 
 def write_table(path, problems):
-    lines = ''.join(f'    {{ "{name}", {json.dumps(why) if why else "NULL"} }},\n'
-                    for name, why in problems.items())
+    text = {name: json.dumps(why) if why else 'NULL'
+            for name, why in problems.items()}
+    lines = ''.join(f'    {{ "{name}", {why} }},\n'
+                    for name, why in text.items())
     path.write_text('/* Made by layouts.py */\n\n#include "qemu/osdep.h"\n'
                     '#include "system/ram-reset/devices/layouts.h"\n\n'
                     'const DeviceLayout device_layouts[] = {\n' + lines +

@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include "hw/pci/msix.h"
 #include "hw/pci/pci_device.h"
+#include "migration/vmstate.h"
 #include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/memory.h"
 
@@ -31,6 +32,22 @@ size_t device_size(DeviceState *dev)
 
     /* QEMU does not tell; what it has for it may be some bytes more */
     return size ?: obj->free ? malloc_usable_size(obj) : 0;
+}
+
+DeviceState *device_saves_config(PCIDevice *pci)
+{
+    const VMStateDescription *vmsd = qdev_get_vmsd(DEVICE(pci));
+    const VMStateField *f = vmsd ? vmsd->fields : NULL;
+    BusState *bus = QLIST_FIRST(&DEVICE(pci)->child_bus);
+    BusChild *child = bus ? QTAILQ_FIRST(&bus->children) : NULL;
+
+    if (object_dynamic_cast(OBJECT(pci), "virtio-pci")) {
+        return child ? child->child : NULL;
+    }
+    while (f && f->name && f->vmsd != &vmstate_pci_device) {
+        f++;
+    }
+    return f && f->name ? DEVICE(pci) : NULL;
 }
 
 static int by_start(gconstpointer a, gconstpointer b)

@@ -15,6 +15,12 @@
 size_t device_size(DeviceState *dev);
 
 /**
+ * device_saves_config: the device whose section has the configuration space of
+ * @pci; NULL if none has
+ */
+DeviceState *device_saves_config(PCIDevice *pci);
+
+/**
  * device_pieces: what there is to look at of the instances of @devices
  *
  * Returns: an array of DevicePiece, to be freed

@@ -6,6 +6,7 @@ with each load, and QEMU says why."""
 
 from lib import layouts
 from lib.guests import Ring3
+from lib.relink import BUILD, relinked
 from lib.rewinding import RAM_SIZE, assert_rewound
 
 HEADER = 'include/hw/pci-host/q35.h'
@@ -28,8 +29,8 @@ def loads(qemu, tmp_path) -> tuple[int, dict, str]:
 
 
 def test_all_classes_of_this_build_are_known():
-    found = layouts.classes(layouts.BUILD)
-    table = (layouts.BUILD / 'system/ram-reset' / layouts.TABLE).read_text()
+    found = layouts.classes(BUILD)
+    table = (BUILD / 'system/ram-reset' / layouts.TABLE).read_text()
     assert len(found) > 15
     for name, reason in found.items():
         assert reason == 'known' or reason.endswith('is not in this build')
@@ -59,7 +60,7 @@ def test_moved_members_are_seen(tmp_path):
              '8 2 ext_tseg_mbytes uint16_t'),
             ('HIDState', '4 n uint32_t', r'\g<at> 4 was uint32_t')):
         layouts.planted_record(record, structure, old, new)
-    found = layouts.classes(layouts.BUILD, '--record', record)
+    found = layouts.classes(BUILD, '--record', record)
     for name, reason in (
             ('vmmouse', 'not uint16_t*, 8 bytes at '),
             ('mch', 'not uint16_t, 2 bytes at 8'),
@@ -71,11 +72,12 @@ def test_moved_members_are_seen(tmp_path):
 def test_what_is_not_known_is_loaded(tmp_path):
     record = layouts.planted_record(tmp_path / 'record', 'VMMouseState',
                                     '2 status uint16_t', '1 2 status uint16_t')
-    qemu = layouts.relinked(tmp_path, record)
+    qemu = relinked(tmp_path, layouts.TABLE,
+                    layouts.planted_table(tmp_path, record))
     folders = [tmp_path / name for name in ('all', 'without')]
     for folder in folders:
         folder.mkdir()
-    kept, classes, text = loads(layouts.BUILD / qemu.name, folders[0])
+    kept, classes, text = loads(BUILD / qemu.name, folders[0])
     assert kept and not classes and 'always loaded' not in text
     fewer, classes, text = loads(qemu, folders[1])
     assert fewer == kept - 1
@@ -87,6 +89,6 @@ def test_what_is_not_known_is_loaded(tmp_path):
 def test_a_release_that_nobody_has_read_has_no_class(tmp_path):
     record = tmp_path / 'record'
     record.write_text(layouts.RECORD.read_text().split('\n\n')[0] + '\n')
-    found = layouts.classes(layouts.BUILD, '--record', record)
+    found = layouts.classes(BUILD, '--record', record)
     assert not [n for n, why in found.items()
                 if 'nobody has read' not in why and 'not in this' not in why]
