@@ -240,8 +240,8 @@ def main():
     unknown = [name for name, why in problems.items() if why]
     if unknown:
         print(f'RAM reset: {len(unknown)} of {len(CLASSES)} classes of devices '
-              'are not the ones that were read; see docs/devel/ram-reset.rst, '
-              '"Versions"')
+              'are not the ones that were read; see '
+              'docs/devel/ram-reset/inside.rst')
     if args.output:
         write_table(args.output, problems)
     else:
