@@ -22,6 +22,7 @@
 #include "options.h"
 #include "qemu-file.h"
 #include "migration/ram-reset-disk-snapshots.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-snapshot.h"
 #include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
@@ -29,9 +30,6 @@
 #include "migration/ram-reset-replace.h"
 #include "migration/ram-reset-rewind.h"
 #include "migration/ram-reset-save.h"
-
-/* RAM_SAVE_FLAG_EOS */
-#define END_OF_SECTION 8
 
 static struct {
     /* The thread that saves; written before ram_reset_flags.saving is set */
@@ -104,7 +102,7 @@ void ram_reset_save_ram_done(QEMUFile *f)
     /* These, and devices of those targets, may lie between RAM's sections */
     save.ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
-                   ? 0 : qemu_file_transferred(f) + END_OF_SECTION;
+                   ? 0 : qemu_file_transferred(f) + RAM_RECORD;
 }
 
 static void note_saved(BlockDriverState *bs, const char *name)

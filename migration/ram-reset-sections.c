@@ -8,14 +8,8 @@
 #include "qemu/bswap.h"
 #include "block/block.h"
 #include "qemu-file.h"
-#include "savevm.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-sections.h"
-#include "migration/ram-reset-stream.h"
-
-/* The footer of a section, maybe a command, the head of one that goes on */
-#define FOOTER  5
-#define COMMAND 5
-#define HEAD    5
 
 /* Of @f in the VM state; -1 if that cannot be told */
 static int64_t file_position(QEMUFile *f)
@@ -37,12 +31,13 @@ static int64_t file_position(QEMUFile *f)
 static bool only_ram_between(BlockDriverState *bs, int64_t from,
                              int64_t to)
 {
-    uint8_t between[COMMAND];
+    int64_t head = from + SECTION_FOOTER;
+    uint8_t between[COMMAND_HEAD];
 
-    if (from < 0 || to != from + FOOTER + COMMAND + HEAD) {
-        return from >= 0 && to == from + FOOTER + HEAD;
+    if (from < 0 || to != head + COMMAND_HEAD + SECTION_HEAD) {
+        return from >= 0 && to == head + SECTION_HEAD;
     }
-    return bdrv_load_vmstate(bs, between, from + FOOTER, COMMAND) >= 0 &&
+    return bdrv_load_vmstate(bs, between, head, COMMAND_HEAD) >= 0 &&
            between[0] == QEMU_VM_COMMAND && !lduw_be_p(between + 3);
 }
 

@@ -11,14 +11,8 @@
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
 #include "qemu/host-utils.h"
-#include "qemu/units.h"
 #include "exec/target_page.h"
 #include "migration/ram-reset-stream-mapped.h"
-
-/* How much is read at once */
-#define PIECE (1 * MiB)
-
-#define HEADER_SIZE (sizeof(uint32_t) + 3 * sizeof(uint64_t))
 
 /* Offsets in the VM state */
 typedef struct MappedBlock {
@@ -31,7 +25,7 @@ typedef struct MappedBlock {
 static RamStreamResult visit_pages(RamStream *s, const MappedBlock *b,
                                    const unsigned long *stored)
 {
-    g_autofree uint8_t *piece = g_malloc(PIECE);
+    g_autofree uint8_t *piece = g_malloc(MAPPED_PIECE);
     RamStreamResult res = RAM_STREAM_DONE;
     size_t size = qemu_target_page_size();
     uint64_t nr = b->len / size, at, end;
@@ -41,7 +35,7 @@ static RamStreamResult visit_pages(RamStream *s, const MappedBlock *b,
 
         if (test_bit(at, stored)) {
             data = piece;
-            end = MIN(find_next_zero_bit(stored, nr, at), at + PIECE / size);
+            end = MIN(find_next_zero_bit(stored, nr, at), at + MAPPED_PIECE / size);
             qemu_get_buffer_at(s->f, data, (end - at) * size,
                                b->pages + at * size);
         } else {
@@ -120,7 +114,7 @@ RamStreamResult ram_stream_mapped_block(RamStream *s, const char *name,
     }
     /* A block's head is its name, its length and this header */
     s->here += 1 + strlen(name) + sizeof(uint64_t) * (1 + s->ignore_shared) +
-               HEADER_SIZE;
+               MAPPED_HEADER;
     /* Since 11.1 that of a block that is ignored */
     if (s->ignore_shared && !b.bitmap && !b.pages) {
         return RAM_STREAM_DONE;

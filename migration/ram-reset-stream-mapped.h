@@ -13,13 +13,11 @@
 #include "qemu-file.h"
 #include "migration/ram-reset-stream.h"
 
-#define RAM_STREAM_NAME 256
-
 typedef struct RamStream {
     QEMUFile *f;
     const RamStreamVisitor *visitor;
     void *opaque;
-    char block[RAM_STREAM_NAME];
+    char block[VMSTATE_NAME];
     uint8_t *page;
     uint32_t section;
     uint64_t here;          /* with mapped-ram, no block comes before this */

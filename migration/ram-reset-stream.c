@@ -17,8 +17,6 @@
 #include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
-#include "ram.h"
-#include "savevm.h"
 #include "migration/ram-reset-stream.h"
 #include "migration/ram-reset-stream-mapped.h"
 
@@ -26,13 +24,13 @@ static void stream_get_name(RamStream *s, char *name)
 {
     uint8_t len = qemu_get_byte(s->f);
 
-    memset(name, 0, RAM_STREAM_NAME);
+    memset(name, 0, VMSTATE_NAME);
     qemu_get_buffer(s->f, (uint8_t *)name, len);
 }
 
 static void stream_skip(RamStream *s, size_t len)
 {
-    uint8_t buf[RAM_STREAM_NAME];
+    uint8_t buf[VMSTATE_NAME];
 
     while (len && !qemu_file_get_error(s->f)) {
         size_t n = MIN(len, sizeof(buf));
@@ -45,7 +43,7 @@ static void stream_skip(RamStream *s, size_t len)
 /* The subsections of the configuration, all of which have a known layout */
 static RamStreamResult stream_subsection(RamStream *s)
 {
-    char name[RAM_STREAM_NAME], capability[RAM_STREAM_NAME];
+    char name[VMSTATE_NAME], capability[VMSTATE_NAME];
 
     qemu_get_byte(s->f);
     stream_get_name(s, name);
@@ -77,11 +75,11 @@ static RamStreamResult stream_subsection(RamStream *s)
 static RamStreamResult stream_configuration(RamStream *s)
 {
     RamStreamResult res = RAM_STREAM_DONE;
-    char name[RAM_STREAM_NAME] = "";
+    char name[VMSTATE_NAME] = "";
     uint32_t len = qemu_get_be32(s->f);
 
-    qemu_get_buffer(s->f, (uint8_t *)name, MIN(len, RAM_STREAM_NAME - 1));
-    if (len >= RAM_STREAM_NAME) {
+    qemu_get_buffer(s->f, (uint8_t *)name, MIN(len, VMSTATE_NAME - 1));
+    if (len >= VMSTATE_NAME) {
         error_setg(s->errp, "the VM state's machine type is damaged");
         return RAM_STREAM_BAD;
     }
@@ -126,7 +124,7 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
     RamStreamResult res = RAM_STREAM_DONE;
 
     while (total && res == RAM_STREAM_DONE) {
-        char name[RAM_STREAM_NAME];
+        char name[VMSTATE_NAME];
         uint64_t len;
 
         stream_get_name(s, name);
@@ -226,7 +224,7 @@ static RamStreamResult stream_section(RamStream *s, uint8_t type)
     RamStreamResult res;
 
     if (type == QEMU_VM_SECTION_START) {
-        char name[RAM_STREAM_NAME];
+        char name[VMSTATE_NAME];
 
         stream_get_name(s, name);
         qemu_get_be32(s->f);

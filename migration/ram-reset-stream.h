@@ -7,8 +7,7 @@
 #ifndef MIGRATION_RAM_RESET_STREAM_H
 #define MIGRATION_RAM_RESET_STREAM_H
 
-/* How much a QEMUFile reads at once: 32 KiB */
-#define RAM_STREAM_BUFFER 32768
+#include "migration/ram-reset-format.h"
 
 /**
  * RamStreamVisitor: what to do with the parts of a stream

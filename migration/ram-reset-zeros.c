@@ -6,16 +6,14 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "qemu/units.h"
 #include "exec/target_page.h"
 #include "block/block.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "migration.h"
 #include "qemu-file.h"
-#include "ram.h"
 #include "migration/ram-reset.h"
-#include "migration/ram-reset-stream.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-zeros.h"
 
 /*
@@ -26,19 +24,12 @@
  * and then set the QEMUFile to where the run has ended.
  */
 
-/* Address and flags as a be64, then the byte 0 */
-#define RECORD_SIZE  9
-#define RECORD_FLAGS (RAM_SAVE_FLAG_ZERO | RAM_SAVE_FLAG_CONTINUE)
-
 /*
  * Reading in pieces discards what the QEMUFile has, and reads past the end of
  * the run, so the run has to be a long one: then we read no more than twice of
  * it.
  */
-#define LONG_RUN (2 * RAM_STREAM_BUFFER / RECORD_SIZE)
-
-#define FIRST_PIECE (32 * KiB)
-#define LAST_PIECE  (512 * KiB)
+#define LONG_RUN (2 * RAM_STREAM_BUFFER / ZERO_RECORD)
 
 /* How many bytes to ask for at once, so that short runs do not ask for much */
 #define KNOWN_AHEAD (16 * MiB)
@@ -62,10 +53,10 @@ static size_t take_records(ZeroRun *run, const uint8_t *buf, size_t len)
 {
     size_t done = 0;
 
-    while (len - done >= RECORD_SIZE &&
-           ldq_be_p(buf + done) == (run->next | RECORD_FLAGS) &&
-           !buf[done + RECORD_SIZE - 1] && next_is_known(run)) {
-        done += RECORD_SIZE;
+    while (len - done >= ZERO_RECORD &&
+           ldq_be_p(buf + done) == (run->next | ZERO_RECORD_FLAGS) &&
+           !buf[done + ZERO_RECORD - 1] && next_is_known(run)) {
+        done += ZERO_RECORD;
         run->next += run->page_size;
     }
     return done;
@@ -79,12 +70,12 @@ static bool take_from_file(ZeroRun *run, QEMUFile *f)
 
     /* RAM's section ends with more bytes than a record has: no end of file */
     for (i = 0; i < LONG_RUN; i++) {
-        size_t len = qemu_peek_buffer(f, &buf, RECORD_SIZE, 0);
+        size_t len = qemu_peek_buffer(f, &buf, ZERO_RECORD, 0);
 
         if (!take_records(run, buf, len)) {
             return false;
         }
-        qemu_file_skip(f, RECORD_SIZE);
+        qemu_file_skip(f, ZERO_RECORD);
     }
     return true;
 }
@@ -96,10 +87,10 @@ static bool take_from_file(ZeroRun *run, QEMUFile *f)
 static int64_t take_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
                            const uint8_t *known, size_t len)
 {
-    g_autofree uint8_t *piece = g_malloc(LAST_PIECE);
+    g_autofree uint8_t *piece = g_malloc(ZERO_LAST_PIECE);
     size_t done, size;
 
-    for (size = FIRST_PIECE; ; size = MIN(size * 2, LAST_PIECE)) {
+    for (size = ZERO_FIRST_PIECE; ; size = MIN(size * 2, ZERO_LAST_PIECE)) {
         if (bdrv_load_vmstate(bs, piece, pos, size) < 0 ||
             memcmp(piece, known, len)) {
             return -1;
@@ -107,7 +98,7 @@ static int64_t take_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
         len = 0;
         done = take_records(run, piece, size);
         pos += done;
-        if (size - done >= RECORD_SIZE) {
+        if (size - done >= ZERO_RECORD) {
             return pos;
         }
     }
@@ -125,7 +116,7 @@ static void take_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
     }
     done = take_records(run, buf, RAM_STREAM_BUFFER);
     rest = RAM_STREAM_BUFFER - done;
-    if (rest < RECORD_SIZE) {
+    if (rest < ZERO_RECORD) {
         uint64_t here = run->next;
 
         /* The rest is part of the next address, which is nowhere else */
