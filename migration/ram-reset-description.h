@@ -7,6 +7,7 @@
 #ifndef MIGRATION_RAM_RESET_DESCRIPTION_H
 #define MIGRATION_RAM_RESET_DESCRIPTION_H
 
+#include "block/block.h"
 #include "migration/ram-reset-vmdesc.h"
 
 /**
@@ -31,13 +32,14 @@ typedef struct DeviceSection {
 typedef struct DeviceSections {
     VMDescription *description;
     GArray *list;               /* DeviceSection */
+    uint8_t *data;              /* freed with them; may be NULL */
 } DeviceSections;
 
 /**
  * SectionBytes: what is read
  *
  * @what: for error messages
- * @data: @len bytes of sections; they stay where they are
+ * @data: @len bytes of sections, from @start on; they stay where they are
  * @footers: sections end with a footer
  */
 typedef struct SectionBytes {
@@ -45,6 +47,7 @@ typedef struct SectionBytes {
     const uint8_t *data;
     size_t len;
     bool footers;
+    size_t start;
 } SectionBytes;
 
 /**
@@ -70,6 +73,34 @@ bool device_sections_parse(DeviceSections *s, const SectionBytes *bytes,
  */
 bool device_sections_read(DeviceSections *s, const SectionBytes *bytes,
                           Error **errp);
+
+/**
+ * device_sections_load: the same with a VM state of @size bytes
+ *
+ * @bs: shows the VM state
+ * @from: where in it the footer of RAM's last section is; not positive if
+ *     that is not known
+ */
+bool device_sections_load(DeviceSections *s, BlockDriverState *bs,
+                          uint64_t size, int64_t from, Error **errp);
+
+/**
+ * vmdesc_read: the description alone, without the sections
+ *
+ * Returns: NULL if the VM state, of @size bytes, has none that can be read
+ */
+VMDescription *vmdesc_read(BlockDriverState *bs, uint64_t size);
+
+/**
+ * device_sections_find: the section @name, with the instance @instance
+ *
+ * @first: where to begin to look
+ *
+ * Returns: NULL if there is none
+ */
+const DeviceSection *device_sections_find(const DeviceSections *s,
+                                          const char *name, uint32_t instance,
+                                          unsigned first);
 
 void device_sections_clear(DeviceSections *s);
 

@@ -51,7 +51,9 @@ static void skip_section(void *section, void *opaque)
  */
 static GHashTable *find_sections(const uint8_t *data, size_t size)
 {
-    SectionBytes bytes = { "the snapshot", data, size, true };
+    SectionBytes bytes = {
+        .what = "the snapshot", .data = data, .len = size, .footers = true,
+    };
     DeviceSections all = {};
     GHashTable *places = NULL;
 

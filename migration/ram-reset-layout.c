@@ -6,11 +6,11 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "hw/core/cpu.h"
 #include "migration/misc.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "options.h"
-#include "migration/ram-reset-cpus.h"
 #include "migration/ram-reset-layout.h"
 
 static bool is_ignored(RAMBlock *rb, void *opaque)
@@ -82,6 +82,28 @@ static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
     return true;
 }
 
+/*
+ * This machine may have more.  A load leaves those as a reset does, waiting to
+ * be started by a guest that does not know of them.
+ */
+static bool compare_cpus(const GArray *cpus, Error **errp)
+{
+    ERRP_GUARD();
+
+    for (unsigned i = 0; cpus && i < cpus->len; i++) {
+        uint32_t index = g_array_index(cpus, uint32_t, i);
+
+        if (index > INT_MAX || !qemu_get_cpu(index)) {
+            error_setg(errp, "it has CPU %" PRIu32 ", which this machine has "
+                       "not", index);
+            error_append_hint(errp, "Plug it, or start QEMU with the CPUs that "
+                              "the snapshot was taken with.\n");
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool compare_summary(const RamResetSummary *summary, Error **errp)
 {
     ERRP_GUARD();
@@ -92,7 +114,7 @@ static bool compare_summary(const RamResetSummary *summary, Error **errp)
     if (summary->known && !compare_configuration(summary, errp)) {
         return false;
     }
-    if (summary->cpus && !ram_reset_cpus_are_here(summary->cpus, errp)) {
+    if (!compare_cpus(summary->cpus, errp)) {
         return false;
     }
     if (!summary->known) {

@@ -84,7 +84,7 @@ static bool write_section(QEMUFile *f, JSONWriter *desc, DeviceState *dev,
     return qemu_fflush(f) == 0 && ok;
 }
 
-static bool save_section(SavedDevices *d, DeviceState *dev,
+static bool save_section(DeviceSections *d, DeviceState *dev,
                          const DeviceSection *s, Error **errp)
 {
     QIOChannelBuffer *buffer = qio_channel_buffer_new(4 * KiB);
@@ -98,8 +98,7 @@ static bool save_section(SavedDevices *d, DeviceState *dev,
 
         bytes.len = buffer->usage;
         bytes.data = d->data = g_memdup2(buffer->data, bytes.len);
-        ok = device_sections_parse(&d->sections, &bytes, text, strlen(text),
-                                   errp);
+        ok = device_sections_parse(d, &bytes, text, strlen(text), errp);
     }
     qemu_fclose(f);
     object_unref(OBJECT(buffer));
@@ -110,7 +109,7 @@ static bool save_section(SavedDevices *d, DeviceState *dev,
 static bool is_the_same(DeviceState *dev, uint64_t start, Error **errp)
 {
     const DeviceSection *s = find_section(start, errp);
-    SavedDevices now = {};
+    DeviceSections now = {};
     bool ok;
 
     if (!s) {
@@ -122,9 +121,9 @@ static bool is_the_same(DeviceState *dev, uint64_t start, Error **errp)
         return false;
     }
     ok = save_section(&now, dev, s, errp) &&
-         ram_reset_compare_section(s, &g_array_index(now.sections.list,
+         ram_reset_compare_section(s, &g_array_index(now.list,
                                                      DeviceSection, 0), errp);
-    saved_devices_clear(&now);
+    device_sections_clear(&now);
     return ok;
 }
 

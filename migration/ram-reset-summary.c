@@ -6,20 +6,13 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
-#include "qemu/units.h"
 #include "qobject/qdict.h"
 #include "block/block.h"
 #include "block/block_int-global-state.h"
 #include "qemu-file.h"
-#include "migration/ram-reset-cpus.h"
+#include "migration/ram-reset-description.h"
 #include "migration/ram-reset-stream.h"
 #include "migration/ram-reset-summary.h"
-
-/* The checksum is of these bytes of a VM state, devices are at its end */
-#define BEGINNING   (4 * KiB)
-#define END         (64 * KiB)
-#define SAMPLE      (1 * KiB)
-#define NR_SAMPLES  16
 
 void ram_reset_summary_free(RamResetSummary *summary)
 {
@@ -106,7 +99,7 @@ static bool add_sample(GChecksum *sha, BlockDriverState *image, int64_t at,
 static char *checksum_samples(BlockDriverState *image, uint64_t size)
 {
     g_autoptr(GChecksum) sha = g_checksum_new(G_CHECKSUM_SHA256);
-    int64_t len = MIN(size, BEGINNING), end = MIN(size, END);
+    int64_t len = MIN(size, SUMMARY_BEGINNING), end = MIN(size, VMSTATE_END);
 
     if (size > INT64_MAX) {
         return NULL;
@@ -115,9 +108,11 @@ static char *checksum_samples(BlockDriverState *image, uint64_t size)
         !add_sample(sha, image, size - end, end)) {
         return NULL;
     }
-    for (uint64_t i = 1; i <= NR_SAMPLES && size > BEGINNING + END; i++) {
-        if (!add_sample(sha, image, size / (NR_SAMPLES + 1) * i,
-                        MIN(SAMPLE, size - size / (NR_SAMPLES + 1) * i))) {
+    for (uint64_t i = 1, at = size / (SUMMARY_NR_SAMPLES + 1);
+         i <= SUMMARY_NR_SAMPLES && size > SUMMARY_BEGINNING + VMSTATE_END;
+         i++) {
+        if (!add_sample(sha, image, at * i,
+                        MIN(SUMMARY_SAMPLE, size - at * i))) {
             return NULL;
         }
     }
@@ -134,6 +129,7 @@ RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
     };
     BlockDriverState *image = open_snapshot(bs, sn);
     g_autoptr(RamResetSummary) summary = g_new0(RamResetSummary, 1);
+    g_autoptr(VMDescription) description = NULL;
     Error *err = NULL;
     RamStreamResult res;
     QEMUFile *f;
@@ -146,7 +142,8 @@ RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
     f = ram_stream_open(image);
     res = ram_stream_walk(f, &visitor, summary, &err);
     qemu_fclose(f);
-    summary->cpus = ram_reset_cpus_read(image, sn->vm_state_size);
+    description = vmdesc_read(image, sn->vm_state_size);
+    summary->cpus = description ? g_array_ref(description->cpus) : NULL;
     if (with_checksum) {
         summary->checksum = checksum_samples(image, sn->vm_state_size);
     }

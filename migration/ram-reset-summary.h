@@ -18,8 +18,7 @@
  * @ignore_shared: migration capability x-ignore-shared was on
  * @mapped_ram: migration capability mapped-ram was on
  * @blocks: name of a RAM block -> its uint64_t length in bytes
- * @cpus: cpu_index of each CPU that it is known to have; NULL if the format of
- *     the image does not allow to look
+ * @cpus: the cpu_index of each CPU, a uint32_t; NULL if that is not known
  * @checksum: of samples of the VM state; NULL if it was not asked for, or
  *     the VM state cannot be read
  */

@@ -205,17 +205,17 @@ bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
 }
 
 /* A device that @a has not was plugged since; it has been reset */
-static bool compare(const SavedDevices *a, const SavedDevices *b, Error **errp)
+static bool compare(const DeviceSections *a, const DeviceSections *b,
+                    Error **errp)
 {
     g_autoptr(GString) path = g_string_new("");
     Comparison c = { .path = path, .errp = errp };
-
-    const GArray *list = a->sections.list;
+    const GArray *list = a->list;
 
     for (unsigned i = 0; i < list->len; i++) {
         const DeviceSection *s = &g_array_index(list, DeviceSection, i);
-        const DeviceSection *other = saved_devices_find(b, s->desc->name,
-                                                        s->instance, i);
+        const DeviceSection *other = device_sections_find(b, s->desc->name,
+                                                          s->instance, i);
 
         c.section = s;
         if (other) {
@@ -231,9 +231,10 @@ bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                              int64_t from, Error **errp)
 {
     ERRP_GUARD();
-    SavedDevices snapshot = {}, machine = {};
-    bool ok = saved_devices_read(&snapshot, bs, sn, from, errp) &&
-              saved_devices_save(&machine, errp) &&
+    DeviceSections snapshot = {}, machine = {};
+    bool ok = device_sections_load(&snapshot, bs, sn->vm_state_size, from,
+                                   errp) &&
+              ram_reset_save_devices(&machine, errp) &&
               ram_reset_load_what_saves_change(&snapshot, errp);
 
     if (ok) {
@@ -241,7 +242,7 @@ bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     } else {
         error_prepend(errp, "devices cannot be verified: ");
     }
-    saved_devices_clear(&snapshot);
-    saved_devices_clear(&machine);
+    device_sections_clear(&snapshot);
+    device_sections_clear(&machine);
     return ok;
 }

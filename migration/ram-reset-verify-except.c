@@ -130,10 +130,10 @@ static bool load_section(const DeviceSection *s, DeviceState *dev,
     return ok;
 }
 
-bool ram_reset_load_what_saves_change(const SavedDevices *snapshot,
+bool ram_reset_load_what_saves_change(const DeviceSections *snapshot,
                                       Error **errp)
 {
-    const DeviceSection *s = saved_devices_find(snapshot, kvmclock, 0, 0);
+    const DeviceSection *s = device_sections_find(snapshot, kvmclock, 0, 0);
     Object *obj = object_resolve_path_type("", kvmclock, NULL);
 
     return !s || !obj || load_section(s, DEVICE(obj), errp);

@@ -7,7 +7,7 @@
 #ifndef MIGRATION_RAM_RESET_VERIFY_EXCEPT_H
 #define MIGRATION_RAM_RESET_VERIFY_EXCEPT_H
 
-#include "migration/ram-reset-device-state.h"
+#include "migration/ram-reset-description.h"
 
 /**
  * ram_reset_may_differ: whether bits of a field may differ
@@ -28,7 +28,7 @@ bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
  *
  * Returns: false with @errp set if it cannot be undone
  */
-bool ram_reset_load_what_saves_change(const SavedDevices *snapshot,
+bool ram_reset_load_what_saves_change(const DeviceSections *snapshot,
                                       Error **errp);
 
 #endif

@@ -5,28 +5,10 @@
  */
 
 #include "qemu/osdep.h"
-#include "qapi/qapi-builtin-types.h"
 #include "qemu/bswap.h"
 #include "qemu/cutils.h"
-#include "savevm.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-vmdesc.h"
-
-/* A mark, the length, and the text, which ends with the VM state */
-#define MARKS   (2 + sizeof(uint32_t))
-
-/* A mark, the length of the name, and the version */
-#define SUBSECTION_HEAD     (2 + sizeof(uint32_t))
-
-/* What a damaged description may ask for */
-#define MAX_DEPTH   64
-#define MAX_SIZE    (1LL << 40)
-
-/*
- * QEMU writes no object with less text.  So there is room for the nodes of all
- * of them, before the first is read; a text without any gets a few.
- */
-#define MIN_OBJECT  24
-#define MIN_NODES   16
 
 /* The JSON that is left to be read, with a 0 at @end, and the nodes */
 typedef struct Text {
@@ -46,24 +28,19 @@ static bool is_printable(uint8_t c)
     return c >= 0x20 && c < 0x7f;
 }
 
-size_t vmdesc_marks(void)
-{
-    return MARKS;
-}
-
 const char *vmdesc_find(const uint8_t *buf, size_t len)
 {
     size_t first = len;
 
-    if (len <= MARKS || buf[len - 1] != '}') {
+    if (len <= VMDESC_MARKS || buf[len - 1] != '}') {
         return NULL;
     }
     while (first && is_printable(buf[first - 1])) {
         first--;
     }
-    for (size_t i = MAX(first, MARKS);
+    for (size_t i = MAX(first, VMDESC_MARKS);
          i < len && i <= first + sizeof(uint32_t); i++) {
-        const uint8_t *marks = buf + i - MARKS;
+        const uint8_t *marks = buf + i - VMDESC_MARKS;
 
         if (marks[0] == QEMU_VM_EOF && marks[1] == QEMU_VM_VMDESCRIPTION &&
             ldl_be_p(marks + 2) == len - i && buf[i] == '{') {
@@ -215,8 +192,8 @@ static bool take_member(Text *t, VMDesc *d, Lists *lists)
 
 static int64_t field_size(const VMDesc *field)
 {
-    if (field->size < 0 || field->size > MAX_SIZE || field->len < 0 ||
-        field->len > MAX_SIZE / (field->size + 1)) {
+    if (field->size < 0 || field->size > VMDESC_MAX_SIZE || field->len < 0 ||
+        field->len > VMDESC_MAX_SIZE / (field->size + 1)) {
         return -1;
     }
     return field->size * field->len;
@@ -229,7 +206,7 @@ static int64_t content_size(const VMDesc *d)
     for (const VMDesc *field = d->fields; field; field = field->next) {
         int64_t more = field_size(field);
 
-        if (more < 0 || more > MAX_SIZE - size) {
+        if (more < 0 || more > VMDESC_MAX_SIZE - size) {
             return -1;
         }
         size += more;
@@ -237,7 +214,7 @@ static int64_t content_size(const VMDesc *d)
     for (const VMDesc *sub = d->subsections; sub; sub = sub->next) {
         int64_t head = vmdesc_head_size(sub);
 
-        if (sub->content < 0 || sub->content > MAX_SIZE - size - head) {
+        if (sub->content < 0 || sub->content > VMDESC_MAX_SIZE - size - head) {
             return -1;
         }
         size += head + sub->content;
@@ -247,7 +224,7 @@ static int64_t content_size(const VMDesc *d)
 
 static VMDesc *take_object(Text *t)
 {
-    VMDesc *d = t->depth < MAX_DEPTH ? vmdesc_new(t) : NULL;
+    VMDesc *d = t->depth < VMDESC_MAX_DEPTH ? vmdesc_new(t) : NULL;
     Lists lists;
     bool ok = d && take(t, '{');
 
@@ -267,10 +244,24 @@ static VMDesc *take_object(Text *t)
     return ok ? d : NULL;
 }
 
+static GArray *find_cpus(const VMDesc *devices)
+{
+    GArray *cpus = g_array_new(false, false, sizeof(uint32_t));
+
+    for (const VMDesc *d = devices; d; d = d->next) {
+        uint32_t index = d->instance;
+
+        if (!g_strcmp0(d->name, "cpu_common")) {
+            g_array_append_val(cpus, index);
+        }
+    }
+    return cpus;
+}
+
 VMDescription *vmdesc_parse(const char *text, size_t len)
 {
     g_autoptr(VMDescription) all = g_new0(VMDescription, 1);
-    Text t = { .most = len / MIN_OBJECT + MIN_NODES };
+    Text t = { .most = len / VMDESC_MIN_OBJECT + VMDESC_MIN_NODES };
     const VMDesc *d;
 
     all->text = g_try_malloc(len + 1);
@@ -288,6 +279,7 @@ VMDescription *vmdesc_parse(const char *text, size_t len)
         return NULL;
     }
     all->devices = d->fields;
+    all->cpus = find_cpus(all->devices);
     return g_steal_pointer(&all);
 }
 
@@ -296,6 +288,7 @@ void vmdesc_free(VMDescription *description)
     if (description) {
         g_free(description->text);
         g_free(description->nodes);
+        g_clear_pointer(&description->cpus, g_array_unref);
         g_free(description);
     }
 }

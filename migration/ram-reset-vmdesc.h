@@ -37,10 +37,12 @@ struct VMDesc {
  * VMDescription: the whole description
  *
  * @devices: the first section; they are in the order of the VM state
- * @text, @nodes: what all of them are in
+ * @cpus: the cpu_index of each CPU, a uint32_t
+ * @text, @nodes: memory of @devices
  */
 typedef struct VMDescription {
     const VMDesc *devices;
+    GArray *cpus;
     char *text;
     VMDesc *nodes;
 } VMDescription;
@@ -59,13 +61,6 @@ typedef struct VMDescription {
  *     none.
  */
 const char *vmdesc_find(const uint8_t *buf, size_t len);
-
-/**
- * vmdesc_marks: what the VM state has between the last device and @text
- *
- * Returns: bytes
- */
-size_t vmdesc_marks(void);
 
 /**
  * vmdesc_parse: read the text of a description, @len bytes

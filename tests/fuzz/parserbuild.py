@@ -21,7 +21,7 @@ TARGETS = {
     'description': ('qemu', (MIGRATION + 'vmdesc',)),
     'sections': ('qemu', (MIGRATION + 'vmdesc', MIGRATION + 'description',
                           MIGRATION + 'verify-devices')),
-    'summary': ('qemu', (MIGRATION + 'vmdesc', MIGRATION + 'cpus',
+    'summary': ('qemu', (MIGRATION + 'vmdesc', MIGRATION + 'description',
                          MIGRATION + 'summary', MIGRATION + 'stream',
                          MIGRATION + 'stream-mapped')),
     'record': ('plain', (ENGINE + 'hugefile/record',)),
@@ -30,7 +30,7 @@ TARGETS = {
 }
 # To see whether faults are found
 PLANTED = {'planted': ('plain', ())}
-HELPERS = {'summary': ('vmstub',)}
+HELPERS = {'sections': ('vmstub',), 'summary': ('vmstub',)}
 # Files that code without QEMU is linked with
 PLAIN = ('prim/*', 'block/copy', 'block/overlay-map', 'flags')
 

@@ -93,6 +93,23 @@ def test_sections_that_are_not_there_take_no_time(tmp_path, options):
         assert load_often(guest) == kept > 0
 
 
+def test_cpus_are_parsed(tmp_path):
+    """In any order and spacing, and of devices only."""
+    disk, kept = saved(tmp_path)
+    craft(disk, devices_in_front(
+        b'{"name": "x", "fields": [{"name": "cpu_common", "instance_id": 8,'
+        b' "size": 1}]}, '))
+    with boot(tmp_path, 'tcg') as guest:
+        guest.stop()
+        assert load_often(guest) == kept > 0
+    craft(disk, devices_in_front(
+        b'{"instance_id" :7,"vmsd_name": "c","name":"cpu_common"}, '))
+    with boot(tmp_path, 'tcg') as guest:
+        with pytest.raises(MachineError, match='it has CPU 7, which this '
+                                               'machine has not'):
+            guest.load(TAG)
+
+
 def test_objects_take_no_memory(tmp_path):
     """A description of small ones is refused, and no device is kept by it."""
     disk, _ = saved(tmp_path)

@@ -6,8 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "qapi/qapi-builtin-types.h"
-#include "savevm.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-vmdesc.h"
 #include "target.h"
 
@@ -45,7 +44,7 @@ static void parse(const char *text, size_t len)
 /* A description is found if it is there, whatever a guest has put before it */
 static void find(const uint8_t *data, size_t len)
 {
-    size_t marks = vmdesc_marks();
+    const size_t marks = VMDESC_MARKS;
     g_autofree uint8_t *state = g_malloc(2 * len + 2 * marks);
     uint8_t *at = state;
     const char *text = vmdesc_find(data, len);
@@ -82,7 +81,7 @@ void target_repair(GByteArray *input)
     const char *text = memchr(input->data, '{', input->len);
     size_t at = text ? (const uint8_t *)text - input->data : 0;
 
-    if (at >= vmdesc_marks()) {
+    if (at >= VMDESC_MARKS) {
         stl_be_p(input->data + at - sizeof(uint32_t), input->len - at);
     }
 }

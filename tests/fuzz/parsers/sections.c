@@ -4,14 +4,14 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include "qemu/osdep.h"
+#include "vmstub.h"
 #include "qapi/error.h"
 #include "qemu/bswap.h"
-#include "qapi/qapi-builtin-types.h"
+#include "migration.h"
 #include "migration/ram-reset-device-state.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-verify-devices.h"
 #include "migration/ram-reset-verify-except.h"
-#include "savevm.h"
 #include "target.h"
 
 /* The first byte of an input: whether sections have footers */
@@ -22,7 +22,6 @@
 
 const size_t target_memory = 1 << 20;
 
-static SectionBytes input_bytes;
 static GByteArray *machine;
 
 /* An input that is in order is what the machine has; no image says that */
@@ -34,38 +33,16 @@ static void take_machine(void)
     }
 }
 
-bool saved_devices_read(SavedDevices *d, BlockDriverState *bs,
-                        const QEMUSnapshotInfo *sn, int64_t from, Error **errp)
+bool ram_reset_save_devices(DeviceSections *s, Error **errp)
 {
-    return device_sections_read(&d->sections, &input_bytes, errp);
-}
+    SectionBytes bytes = {
+        .what = "the machine",
+        .data = machine->data + 1,
+        .len = machine->len - 1,
+        .footers = machine->data[0] & FOOTERS,
+    };
 
-bool saved_devices_save(SavedDevices *d, Error **errp)
-{
-    SectionBytes bytes = { "the machine", machine->data + 1, machine->len - 1,
-                           machine->data[0] & FOOTERS };
-
-    return device_sections_read(&d->sections, &bytes, errp);
-}
-
-void saved_devices_clear(SavedDevices *d)
-{
-    device_sections_clear(&d->sections);
-}
-
-const DeviceSection *saved_devices_find(const SavedDevices *d,
-                                        const char *name, uint32_t instance,
-                                        unsigned first)
-{
-    for (unsigned i = 0; i < d->sections.list->len; i++) {
-        const DeviceSection *s = &g_array_index(d->sections.list,
-                                                DeviceSection, i);
-
-        if (s->instance == instance && !strcmp(s->desc->name, name)) {
-            return s;
-        }
-    }
-    return NULL;
+    return device_sections_read(s, &bytes, errp);
 }
 
 bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
@@ -74,23 +51,24 @@ bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
     return vmsd && strlen(vmsd) % 4 == 1;
 }
 
-bool ram_reset_load_what_saves_change(const SavedDevices *snapshot,
+bool ram_reset_load_what_saves_change(const DeviceSections *snapshot,
                                       Error **errp)
 {
     return true;
 }
 
 /* Sections follow each other, from the footer of RAM to the end mark */
-static void check(const DeviceSections *all, const SectionBytes *bytes)
+static void check(const DeviceSections *all, size_t size)
 {
     size_t at = 0;
 
     for (unsigned i = 0; i < all->list->len; i++) {
         const DeviceSection *s = &g_array_index(all->list, DeviceSection, i);
 
-        if (s->start < at || s->end <= s->start || s->end > bytes->len ||
-            s->data < bytes->data + s->start || s->len != s->desc->content ||
-            s->data + s->len > bytes->data + s->end) {
+        if (s->start < at || s->end <= s->start || s->end > size ||
+            s->data < all->data + s->start || s->len != s->desc->content ||
+            s->data + s->len > all->data + s->end ||
+            device_sections_find(all, s->desc->name, s->instance, i) != s) {
             fuzz_fail("a section is not where its bytes are");
         }
         at = s->end;
@@ -99,6 +77,7 @@ static void check(const DeviceSections *all, const SectionBytes *bytes)
 
 void target_run(const uint8_t *data, size_t size)
 {
+    QEMUSnapshotInfo sn = { .vm_state_size = size };
     DeviceSections all = {};
     Error *err = NULL;
 
@@ -106,17 +85,19 @@ void target_run(const uint8_t *data, size_t size)
         return;
     }
     take_machine();
-    input_bytes = (SectionBytes) { "the snapshot", data + 1, size - 1,
-                                   data[0] & FOOTERS };
-    if (device_sections_read(&all, &input_bytes, &err)) {
-        check(&all, &input_bytes);
+    vmstub_data = data;
+    vmstub_size = size;
+    migrate_get_current()->send_section_footer = data[0] & FOOTERS;
+    if (device_sections_load(&all, vmstub_image(), size, 1, &err)) {
+        check(&all, size - 1);
     } else if (!err) {
         fuzz_fail("a refusal has no reason");
     }
     device_sections_clear(&all);
     error_free(err);
     err = NULL;
-    if (ram_reset_check_devices(NULL, NULL, 1, &err) == (err != NULL)) {
+    if (ram_reset_check_devices(vmstub_image(), &sn, 1, &err) ==
+        (err != NULL)) {
         fuzz_fail("a difference has no name");
     }
     error_free(err);

@@ -8,13 +8,12 @@
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
 #include "qemu/bswap.h"
-#include "migration/ram-reset-cpus.h"
+#include "migration/ram-reset-format.h"
 #include "migration/ram-reset-stream.h"
 #include "migration/ram-reset-summary.h"
 #include "migration.h"
 #include "options.h"
 #include "qemu-file.h"
-#include "savevm.h"
 #include "target.h"
 
 /* The largest size of a RAM block of this machine */
@@ -106,7 +105,6 @@ static void read_summary(void)
         fuzz_fail("a summary is there with an error, or neither");
     }
     if (s) {
-        ram_reset_cpus_are_here(s->cpus, NULL);
         ram_reset_summary_free(s);
     }
     error_free(err);
