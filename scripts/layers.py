@@ -14,14 +14,40 @@ from pathlib import Path
 from common import Failure
 
 ENGINE = 'system/ram-reset'
+SNAPSHOTS = 'migration/ram-reset'
+
+
+def snapshot_files(room, *old):
+    """Those of a folder in migration/ram-reset/, with names of before it."""
+    return (f'{SNAPSHOTS}/{room}/*',
+            *(f'{SNAPSHOTS}-{name}.[ch]' for name in old))
+
+
+# Files in migration/ram-reset/ that the course of a load and of a save calls
+CHECKS = ('check', 'layout', 'plan', 'devices', 'selfcheck', 'baseline',
+          'rewind', 'partial-load', 'whole')
+MACHINE = ('clock', 'clock-kvm', 'timers', 'vcpus', 'vcpus-helper',
+           'vcpus-kvm', 'vmgenid')
 
 # The order of the rooms, from the top of the house to its ground: the name of
-# each, and the files in it.  Code may use what is in its own room or in one
-# further down.  Rooms on one floor do not use each other.
+# each, and the files in it, of which the longest pattern counts.  Code may use
+# its own room or one further down.  Rooms on one floor do not use each other.
 FLOORS = (
     {'hw/misc': ('hw/misc/snapctl*',)},
-    {'migration': ('migration/ram-reset*',)},
+    # with all files of migration/ that no room below has
+    {'load': (f'{SNAPSHOTS}*',)},
+    {'check': tuple(f'{SNAPSHOTS}{mark}{name}.[ch]' for name in CHECKS
+                    for mark in '-/')},
+    {'verify': snapshot_files('verify', 'verify', 'verify-devices',
+                              'verify-except', 'device-state')},
+    {'snapshot': (f'{SNAPSHOTS}/snapshot.[ch]', f'{SNAPSHOTS}-snapshot.[ch]')},
+    {'vmstate': snapshot_files('vmstate', 'cache', 'description', 'format',
+                               'mapped', 'sections', 'stream', 'stream-mapped',
+                               'summary', 'vmdesc', 'zeros')},
     {'rewind': (f'{ENGINE}/rewind/*',), 'devices': (f'{ENGINE}/devices/*',)},
+    {'machine': (f'{ENGINE}/machine/*', f'{ENGINE}/rewind/memory-map.[ch]',
+                 f'{ENGINE}/rewind/translated.[ch]',
+                 *(f'{SNAPSHOTS}-{name}.[ch]' for name in MACHINE))},
     {'template': (f'{ENGINE}/template/*',)},
     {'auto': (f'{ENGINE}/auto/*',)},
     {'unpopulated': (f'{ENGINE}/unpopulated.c',)},
@@ -46,11 +72,10 @@ Call = namedtuple('Call', 'user provider symbol')
 
 def find_room(file, floors=FLOORS):
     """(number of the floor, name of the room); None if it is in none"""
-    for level, rooms in enumerate(floors):
-        for room, patterns in rooms.items():
-            if any(fnmatch(file, p) for p in patterns):
-                return level, room
-    return None
+    found = [(len(pattern), level, room) for level, rooms in enumerate(floors)
+             for room, patterns in rooms.items() for pattern in patterns
+             if fnmatch(file, pattern)]
+    return max(found)[1:] if found else None
 
 
 def goes_up(user, provider):

@@ -116,6 +116,58 @@ def test_planted_include(tmp_path):
                                                FLOORS)) == found
 
 
+ROOMS = {'load': 'migration/ram-reset/load.c',
+         'check': 'migration/ram-reset/partial-load.c',
+         'verify': 'migration/ram-reset/verify/ram.c',
+         'snapshot': 'migration/ram-reset/snapshot.c',
+         'vmstate': 'migration/ram-reset/vmstate/stream.c',
+         'rewind': 'system/ram-reset/rewind/tracking.c',
+         'machine': 'system/ram-reset/machine/vcpus.c'}
+
+
+def test_rooms_of_migration(tmp_path):
+    """Each calls all below it, and so does a file of no other room."""
+    names = [room.replace('-', '_') for room in ROOMS]
+    sources = {file: calling(*names[i:])
+               for i, file in enumerate(ROOMS.values())}
+    sources['migration/ram-reset/blockers.c'] = calling('other', *names[1:])
+    h = layers.read_house(build(tmp_path, sources))
+    assert {room: h.room[file] for room, file in ROOMS.items()} == \
+        {room: room for room in ROOMS}
+    assert h.room['migration/ram-reset/blockers.c'] == 'load'
+    assert not h.upward() and not h.circles()
+
+
+@pytest.mark.parametrize('user, provider', (
+    ('vmstate', 'load'), ('vmstate', 'snapshot'), ('snapshot', 'check'),
+    ('verify', 'check'), ('machine', 'rewind'), ('machine', 'vmstate')))
+def test_planted_call_in_migration(tmp_path, user, provider):
+    sources = {ROOMS[provider]: calling(provider),
+               ROOMS[user]: calling('planted', provider)}
+    h = layers.read_house(build(tmp_path, sources))
+    assert h.upward() == [layers.Call(ROOMS[user], ROOMS[provider], provider)]
+
+
+@pytest.mark.parametrize('old, provider', (
+    ('zeros', 'load'), ('snapshot', 'check'), ('vcpus', 'rewind')))
+def test_names_before_the_folders(tmp_path, old, provider):
+    planted = f'migration/ram-reset-{old}.c'
+    sources = {ROOMS[provider]: calling(provider),
+               planted: calling('planted', provider)}
+    h = layers.read_house(build(tmp_path, sources))
+    assert h.upward() == [layers.Call(planted, ROOMS[provider], provider)]
+
+
+def test_planted_include_in_migration(tmp_path):
+    name = 'migration/ram-reset/load.h'
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).touch()
+    text = f'#include "{name}"\n'
+    for room, file in ROOMS.items():
+        found = list(layers.upward_includes(file, text, tmp_path))
+        assert found == ([] if room == 'load' else [name])
+
+
 def test_file_in_no_room(tmp_path):
     with pytest.raises(layers.Failure, match='system/yard/y.c is in no room'):
         house(tmp_path, GOOD | {'system/yard/y.c': calling('y')})
