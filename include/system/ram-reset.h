@@ -38,6 +38,14 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
                                            Error **errp),
                              Error **errp);
 
+/* reset.c, with the BQL held */
+
+/**
+ * ram_reset_is_unchanged: whether @opaque points into a device that the system
+ * reset of a load leaves alone
+ */
+bool ram_reset_is_unchanged(const void *opaque);
+
 /* ram.c: a snapshot is loaded, with the BQL held */
 
 bool ram_reset_do_known_zero(const void *host, size_t size);

@@ -22,6 +22,11 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
     return alloc(backend, errp);
 }
 
+bool ram_reset_is_unchanged(const void *opaque)
+{
+    return false;
+}
+
 bool ram_reset_enabled(void)
 {
     return false;

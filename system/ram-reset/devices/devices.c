@@ -10,8 +10,8 @@
 #include "hw/pci/pci_bus.h"
 #include "hw/pci/pci_device.h"
 #include "migration/vmstate.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset-devices.h"
-#include "system/ram-reset/devices/legacy.h"
 #include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/memory.h"
 #include "system/ram-reset/trace.h"
@@ -303,15 +303,20 @@ static bool can_hold_buses(const RamResetSections *stream)
 
 static void hold_unit(Unit *u, const RamResetSections *stream)
 {
-    for (int i = 0; i < u->devices->len; i++) {
-        DeviceState *dev = g_ptr_array_index(u->devices, i);
+    g_ptr_array_foreach(u->devices, hold, NULL);
+    g_ptr_array_foreach(u->sections, stream->leave_out, stream->opaque);
+}
 
-        hold(dev, NULL);
-        if (device_kind(dev)->legacy) {
-            legacy_reset_hold(dev);
+bool ram_reset_is_unchanged(const void *opaque)
+{
+    for (int i = 0; all.held && i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        if (u->kept && device_memory_has(u->devices, u->pieces, opaque)) {
+            return true;
         }
     }
-    g_ptr_array_foreach(u->sections, stream->leave_out, stream->opaque);
+    return false;
 }
 
 unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
@@ -388,7 +393,6 @@ bool ram_reset_devices_release(void)
     for (int i = 0; all.buses_held && i < all.units->len; i++) {
         reset_msi(g_ptr_array_index(all.units, i));
     }
-    legacy_reset_release();
     g_clear_pointer(&all.held, g_ptr_array_unref);
     if (all.stale) {
         all.stale = false;

@@ -130,12 +130,12 @@ static void sweep_root_port(DeviceState *dev, DeviceSweep *s)
     }
 
 static const DeviceKind kinds[] = {
-    { "ICH9-LPC", .legacy = true, .sweep = sweep_ich9,
+    { "ICH9-LPC", .sweep = sweep_ich9,
       .renew = device_renew_power,
       .holes = { HOLE_OF(ICH9LPCState, rtc) } },
     { "PIIX4_PM", .size = sizeof(PIIX4PMState), .sweep = sweep_piix4_pm,
       .renew = device_renew_power },
-    { "VGA", .legacy = true, .renew = device_renew_vga, .holes_in = "vga",
+    { "VGA", .renew = device_renew_vga, .holes_in = "vga",
       .holes = { HOLE(VGACommonState, con, big_endian_fb),
                  HOLE(VGACommonState, invalidated_y_table, retrace) } },
     { "base-xhci", .inner = true, .sweep = sweep_xhci,

@@ -20,7 +20,6 @@
  * @holes_in: what these are offsets in: a field of the VM state; NULL for the
  *     instance
  * @inner: it is looked at with the device that it is a part of
- * @legacy: it registers a function to be reset by, for a part of its instance
  * @sweep: for what the device has beside its instance and, for PCI devices, its
  *     configuration space and MSI-X table; may be NULL
  * @renew: what a reset and a load do that is not the device's own, see
@@ -30,7 +29,7 @@ typedef struct DeviceKind {
     const char *type;
     size_t size, holes[3][2];
     const char *holes_in;
-    bool inner, legacy;
+    bool inner;
     void (*sweep)(DeviceState *dev, DeviceSweep *s);
     void (*renew)(DeviceState *dev);
 } DeviceKind;

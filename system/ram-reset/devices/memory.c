@@ -25,7 +25,8 @@ static void sweep_pci(PCIDevice *pci, DeviceSweep *s)
     }
 }
 
-size_t device_size(DeviceState *dev)
+/* Of the instance; 0 if it is in that of another device */
+static size_t device_size(DeviceState *dev)
 {
     Object *obj = OBJECT(dev);
     size_t size = device_kind(dev)->size;
@@ -110,6 +111,20 @@ GArray *device_pieces(GPtrArray *devices)
         g_array_append_val(pieces, piece);
     }
     return pieces;
+}
+
+bool device_memory_has(GPtrArray *devices, GArray *pieces, const void *p)
+{
+    /* A device begins with a hole */
+    bool found = g_ptr_array_find(devices, p, NULL);
+
+    for (int i = 0; !found && i < pieces->len; i++) {
+        DevicePiece *piece = &g_array_index(pieces, DevicePiece, i);
+
+        found = (const uint8_t *)p >= piece->start &&
+                (const uint8_t *)p < piece->end;
+    }
+    return found;
 }
 
 void device_sweep_rest(DeviceState *dev, DeviceSweep *s)

@@ -10,11 +10,6 @@
 #include "system/ram-reset/devices/sweep.h"
 
 /**
- * device_size: of @dev's instance; 0 if it is in that of another device
- */
-size_t device_size(DeviceState *dev);
-
-/**
  * device_saves_config: the device whose section has the configuration space of
  * @pci; NULL if none has
  */
@@ -30,6 +25,11 @@ GArray *device_pieces(GPtrArray *devices);
 typedef struct DevicePiece {
     const uint8_t *start, *end;
 } DevicePiece;
+
+/**
+ * device_memory_has: whether @p points into one of @devices; @pieces are theirs
+ */
+bool device_memory_has(GPtrArray *devices, GArray *pieces, const void *p);
 
 /**
  * device_sweep_rest: walk over what @dev has beside its instance
