@@ -46,6 +46,9 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
  */
 bool ram_reset_is_unchanged(const void *opaque);
 
+/* memory.c: of all address spaces, with the BQL held */
+extern QTAILQ_HEAD(MemoryListeners, MemoryListener) memory_listeners;
+
 /* ram.c: a snapshot is loaded, with the BQL held */
 
 bool ram_reset_do_known_zero(const void *host, size_t size);

@@ -9,6 +9,7 @@
 #include "standard-headers/linux/virtio_config.h"
 #include "net/vhost_net.h"
 #include "system/ram-reset-compat.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset/block/listeners.h"
 
 /* Devices of QEMU, other than network interfaces, that have a vhost_dev */
@@ -64,23 +65,10 @@ static bool only_looks(const MemoryListener *l)
 /* Those that may have pinned pages, or passed on a file */
 static GPtrArray *find_holders(void)
 {
-    /*
-     * Gets us into QEMU's list of those of all address spaces, for good: TCG's
-     * threads walk it without a lock
-     */
-    static MemoryListener here = { .name = "ram-reset" };
     GPtrArray *found = g_ptr_array_new();
     MemoryListener *l;
 
-    if (!here.address_space) {
-        memory_listener_register(&here, &address_space_memory);
-    }
-    for (l = QTAILQ_NEXT(&here, link); l; l = QTAILQ_NEXT(l, link)) {
-        if (!only_looks(l)) {
-            g_ptr_array_add(found, l);
-        }
-    }
-    for (l = QTAILQ_PREV(&here, link); l; l = QTAILQ_PREV(l, link)) {
+    QTAILQ_FOREACH(l, &memory_listeners, link) {
         if (!only_looks(l)) {
             g_ptr_array_add(found, l);
         }
