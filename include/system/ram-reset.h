@@ -46,7 +46,12 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
  */
 bool ram_reset_is_unchanged(const void *opaque);
 
-/* memory.c: of all address spaces, with the BQL held */
+/* memory.c, with the BQL held */
+
+/* A user of the global dirty log, as GLOBAL_DIRTY_MIGRATION is */
+#define GLOBAL_DIRTY_RAM_RESET (1U << 31)
+
+/* Of all address spaces */
 extern QTAILQ_HEAD(MemoryListeners, MemoryListener) memory_listeners;
 
 /* ram.c: a snapshot is loaded, with the BQL held */

@@ -9,47 +9,30 @@
 #include "qemu/bitmap.h"
 #include "qemu/host-utils.h"
 #include "qemu/rcu.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset-compat-dirty.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 
-/*
- * QEMU starts and stops the log for those that it knows, and has it on for as
- * long as anybody has a flag.  So we borrow one, unless it is in use, and
- * leave one of our own behind.
- */
-#define BORROWED GLOBAL_DIRTY_DIRTY_RATE
-#define OURS     (1U << 31)
-QEMU_BUILD_BUG_ON(GLOBAL_DIRTY_MASK & OURS);
+QEMU_BUILD_BUG_ON(GLOBAL_DIRTY_MASK & GLOBAL_DIRTY_RAM_RESET);
 
 void ram_reset_slots_change(bool change)
 {
-    if (global_dirty_tracking & OURS) {
+    if (ram_reset_flags.tracking) {
         dirty_kvm_initially_set(!change);
     }
 }
 
 bool ram_reset_dirty_start(Error **errp)
 {
-    bool in_use = global_dirty_tracking & BORROWED;
+    bool ok;
 
-    if (!in_use) {
-        bool ok;
-
-        dirty_kvm_initially_set(false);
-        ok = memory_global_dirty_log_start(BORROWED, errp);
-        dirty_kvm_initially_set(true);
-        if (!ok) {
-            return false;
-        }
-    }
-    global_dirty_tracking |= OURS;
-    if (!in_use) {
-        memory_global_dirty_log_stop(BORROWED);
-    }
-    return true;
+    dirty_kvm_initially_set(false);
+    ok = memory_global_dirty_log_start(GLOBAL_DIRTY_RAM_RESET, errp);
+    dirty_kvm_initially_set(true);
+    return ok;
 }
 
 bool ram_reset_dirty_log_is_on(void)
@@ -59,17 +42,8 @@ bool ram_reset_dirty_log_is_on(void)
 
 void ram_reset_dirty_stop(void)
 {
-    bool in_use = global_dirty_tracking & BORROWED;
-
-    if (!in_use) {
-        /* Cannot fail, the log is on */
-        memory_global_dirty_log_start(BORROWED, &error_abort);
-    }
-    global_dirty_tracking &= ~OURS;
     dirty_kvm_initially_set(true);
-    if (!in_use) {
-        memory_global_dirty_log_stop(BORROWED);
-    }
+    memory_global_dirty_log_stop(GLOBAL_DIRTY_RAM_RESET);
 }
 
 void ram_reset_dirty_watch(RAMBlock *rb)
@@ -151,7 +125,7 @@ uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
     ram_reset_dirty_look(rb, bits);
     nr = find_set(bits, rb->used_length >> TARGET_PAGE_BITS, &range);
     /* Who measures the dirty rate clears slots' logs in another thread */
-    if (nr && untracked && !(global_dirty_tracking & BORROWED)) {
+    if (nr && untracked && !(global_dirty_tracking & GLOBAL_DIRTY_DIRTY_RATE)) {
         dirty_kvm_spare(rb, untracked);
     }
     if (nr) {
