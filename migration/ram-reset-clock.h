@@ -8,9 +8,8 @@
 #define MIGRATION_RAM_RESET_CLOCK_H
 
 /*
- * QEMU and KVM prevent the time stamp counter from going back.  A load has to
- * make it go back.  Both functions are called with the BQL held, and with vCPUs
- * stopped.
+ * KVM prevents the time stamp counter from going back.  A load has to make it
+ * go back.  Called with the BQL held, and with vCPUs stopped.
  */
 
 /**
@@ -20,10 +19,5 @@
  * To be called between the system reset and the load of vCPUs.
  */
 void ram_reset_tsc_kvm_begin(void);
-
-/**
- * ram_reset_ticks_go_back: let cpu_get_ticks() go on from what has been loaded
- */
-void ram_reset_ticks_go_back(void);
 
 #endif

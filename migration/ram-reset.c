@@ -331,7 +331,6 @@ bool ram_reset_load_end(int ret, Error **errp)
         ram_reset_vcpus_return();
     }
     ram_reset_map_thaw();
-    ram_reset_ticks_go_back();
     ram_reset_slots_change(false);
     load.times.end = now();
     ok = is_what_the_snapshot_has(ret, errp);
