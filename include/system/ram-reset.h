@@ -46,6 +46,15 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
  */
 bool ram_reset_is_unchanged(const void *opaque);
 
+/* vhost.c, with the BQL held */
+
+struct vhost_dev;
+
+/**
+ * ram_reset_vhost_starts: the back end of @dev is given a queue to work on
+ */
+void ram_reset_vhost_starts(const struct vhost_dev *dev);
+
 /* memory.c, with the BQL held */
 
 /* A user of the global dirty log, as GLOBAL_DIRTY_MIGRATION is */

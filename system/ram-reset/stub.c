@@ -27,6 +27,10 @@ bool ram_reset_is_unchanged(const void *opaque)
     return false;
 }
 
+void ram_reset_vhost_starts(const struct vhost_dev *dev)
+{
+}
+
 bool ram_reset_enabled(void)
 {
     return false;

@@ -25,6 +25,7 @@
 typedef struct VhostQueues {
     RamResetLogger logger;
     VirtIODevice *vdev;         /* NULL unless the device is started */
+    bool restarted;             /* since the guest was resumed */
     /* What the back end had taken when it was started */
     uint16_t start[VIRTIO_QUEUE_MAX];
     /* Of these, requests that will never be finished */

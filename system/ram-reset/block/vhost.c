@@ -7,18 +7,13 @@
 #include "qemu/osdep.h"
 #include "qemu/error-report.h"
 #include "qemu/main-loop.h"
+#include "system/ram-reset.h"
 #include "system/ram-reset-compat.h"
 #include "system/runstate.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block/listeners.h"
 #include "system/ram-reset/block/vhost-queues.h"
 #include "system/ram-reset/block/vhost.h"
-
-/*
- * vhost_dev_start() sets vhost_virtqueue.num, which nobody reads but the
- * debugging command x-query-virtio-vhost-queue-status
- */
-#define MARK            (-1)
 
 /* Protected by the BQL */
 static struct {
@@ -50,20 +45,12 @@ static VhostQueues *find_seen(const struct vhost_dev *dev)
     return NULL;
 }
 
-static bool is_marked(const struct vhost_dev *dev)
+void ram_reset_vhost_starts(const struct vhost_dev *dev)
 {
-    for (unsigned i = 0; i < dev->nvqs; i++) {
-        if (dev->vqs[i].num != MARK) {
-            return false;
-        }
-    }
-    return true;
-}
+    VhostQueues *s = state.seen ? find_seen(dev) : NULL;
 
-static void mark(struct vhost_dev *dev)
-{
-    for (unsigned i = 0; i < dev->nvqs; i++) {
-        dev->vqs[i].num = MARK;
+    if (s) {
+        s->restarted = true;
     }
 }
 
@@ -79,7 +66,8 @@ static void look(const GArray *loggers)
 
         vhost_queues_look(&now, logger);
         /* What was lost stays so until the guest starts the device anew */
-        if (before && before->vdev && is_marked(logger->dev)) {
+        now.restarted = !before || before->restarted;
+        if (!now.restarted && before->vdev) {
             memcpy(now.lost, before->lost, sizeof(now.lost));
         }
         g_array_append_val(seen, now);
@@ -95,7 +83,7 @@ static bool are_as_seen(const GArray *loggers)
         struct vhost_dev *dev = g_array_index(loggers, RamResetLogger, i).dev;
         const VhostQueues *s = find_seen(dev);
 
-        if (!s || !!s->vdev != dev->started || !is_marked(dev)) {
+        if (!s || !!s->vdev != dev->started || s->restarted) {
             return false;
         }
     }
@@ -111,7 +99,7 @@ static void all_started(const GArray *loggers)
     state.writing = false;
     look(loggers);
     for (unsigned i = 0; i < state.seen->len; i++) {
-        mark(seen_nr(i)->logger.dev);
+        seen_nr(i)->restarted = false;
         if (idle) {
             vhost_queues_started(seen_nr(i));
         }
