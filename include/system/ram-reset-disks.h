@@ -19,6 +19,22 @@ extern bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
 extern bool ram_reset_disk_changed;
 
 /**
+ * ram_reset_disk_is_at: whether a qcow2 image is at a snapshot already
+ *
+ * @active: the active L1 table
+ * @snapshot: that of the snapshot, big-endian, of the same length
+ *
+ * If both are equal, nothing has been written since the snapshot was loaded: the
+ * first write to a shared L2 table would have put a copy of it into @active.
+ *
+ * Returns: false if the disk is going to be reverted.  Then it counts as
+ *     changed, and @snapshot loses its marks: it becomes the active table, and
+ *     its L2 tables are still the snapshot's as well.
+ */
+bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
+                          unsigned len);
+
+/**
  * ram_reset_keeps_disk: whether a snapshot for which no disks have been named
  * leaves @bs as it is
  *

@@ -1,11 +1,30 @@
 /*
- * RAM reset: what block/snapshot.c calls, which is in qemu-img as well
+ * RAM reset: what QEMU's block layer calls, which is in qemu-img as well
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
+#include "block/qcow2.h"
 #include "system/ram-reset-disks.h"
 
 bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
 bool ram_reset_disk_changed;
+
+bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
+                          unsigned len)
+{
+    unsigned same = 0;
+
+    while (same < len && active[same] == be64_to_cpu(snapshot[same])) {
+        same++;
+    }
+    if (len && same == len) {
+        return true;
+    }
+    ram_reset_disk_changed = true;
+    for (unsigned i = 0; i < len; i++) {
+        snapshot[i] &= cpu_to_be64(~QCOW_OFLAG_COPIED);
+    }
+    return false;
+}
