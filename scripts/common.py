@@ -20,7 +20,9 @@ QEMU_SRC = BUILD / 'qemu-src'
 STAMP = '.ram-reset.json'
 # What the overlay compiles with and the hooks fit; the first is the default
 RELEASES = ('10.0', '10.2', '11.1')
-HOOK_LIMIT = 160
+# Lines that all patches add, and lines that one hook adds
+HOOKS_LIMIT = 160
+HOOK_LIMIT = 3
 
 # Everything below these goes into QEMU's tree at the same path.
 OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'contrib',
@@ -173,6 +175,9 @@ class Patch:
                           'the path they would have in QEMU')
         self.files = re.findall(r'^\+\+\+ b/([^\t\n]+)', diff, re.M)
         self.added = len(re.findall(r'^\+(?!\+\+ )', diff, re.M))
+        # lines in a row; other hooks are elsewhere
+        self.longest = max((run.count('\n') for run in re.findall(
+            r'(?:^\+(?!\+\+ ).*\n)+', diff, re.M)), default=0)
         self.removed = len(re.findall(r'^-(?!-- )', diff, re.M))
 
 
@@ -181,6 +186,19 @@ def series():
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split('#')[0].strip() for line in lines]
     return [Patch(PATCHES / name) for name in names if name]
+
+
+def hook_errors(patches):
+    """What of the hooks is too long: a sentence each."""
+    added = sum(p.added for p in patches)
+    if added > HOOKS_LIMIT:
+        yield (f'patches/: {added} added lines, more than {HOOKS_LIMIT}; move '
+               'code into files of our own')
+    for patch in patches:
+        if patch.longest > HOOK_LIMIT:
+            yield (f'patches/{patch.name}: a hook of {patch.longest} lines, '
+                   f'more than {HOOK_LIMIT}; make it a call of a function of '
+                   'ours')
 
 
 def series_digest(patches):
