@@ -7,8 +7,6 @@
 #ifndef SYSTEM_RAM_RESET_FLAGS_H
 #define SYSTEM_RAM_RESET_FLAGS_H
 
-#include <stdbool.h>
-
 /**
  * RamResetFlags: all are false as long as there has been no ram-reset object,
  * and no savevm or migration

@@ -8,7 +8,6 @@
  */
 
 #include "mem-bench.h"
-#include <time.h>
 
 static const struct {
     const char *name;

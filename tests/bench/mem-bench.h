@@ -7,19 +7,7 @@
 #ifndef RAM_RESET_MEM_BENCH_H
 #define RAM_RESET_MEM_BENCH_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <glib.h>
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "qemu/osdep.h"
 
 #define PAGE ((size_t)4096)
 #define HUGE ((size_t)2 << 20)

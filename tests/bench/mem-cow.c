@@ -5,7 +5,6 @@
  */
 
 #include "mem-bench.h"
-#include <sys/wait.h>
 
 typedef struct Result {
     double fork_ms, write_ms;

@@ -5,7 +5,6 @@
  */
 
 #include "mem-bench.h"
-#include <fcntl.h>
 #include <sys/vfs.h>
 #include "system/ram-reset/prim/prim.h"
 

@@ -5,7 +5,6 @@
  */
 
 #include "mem-bench.h"
-#include <fcntl.h>
 
 typedef struct Area {
     uint8_t *host;

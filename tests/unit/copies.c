@@ -4,11 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "qemu/osdep.h"
 #include "copies.h"
 
 static uint8_t *map(void)

@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_TEST_COPIES_H
 #define RAM_RESET_TEST_COPIES_H
 
-#include <glib.h>
-#include <stdbool.h>
 #include "system/ram-reset/template/file.h"
 
 #define PAGE  4096

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
+#include "qemu/osdep.h"
 #include "emulator.h"
 
 bool emulator_lacks(const char *lacks)

@@ -8,8 +8,6 @@
 #ifndef RAM_RESET_TEST_EMULATOR_H
 #define RAM_RESET_TEST_EMULATOR_H
 
-#include <stdbool.h>
-
 /* Skip the test that is running if it is so, and @lacks that is needed */
 bool emulator_lacks(const char *lacks);
 

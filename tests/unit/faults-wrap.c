@@ -4,23 +4,14 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
+#include "qemu/osdep.h"
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 #include "faults.h"
 #include "faults-wrap.h"
 

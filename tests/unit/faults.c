@@ -4,14 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
+#include "qemu/osdep.h"
 #include <dirent.h>
-#include <errno.h>
-#include <glib.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include "faults.h"
 
 /* More calls of a kind than any operation makes */

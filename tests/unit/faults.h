@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_TEST_FAULTS_H
 #define RAM_RESET_TEST_FAULTS_H
 
-#include <glib.h>
-#include <stdbool.h>
-
 /*
  * The linker leads calls of the code under test to faults-wrap.c (--wrap),
  * which counts them kind by kind and has some fail.  A sweep does an operation

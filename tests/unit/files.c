@@ -4,15 +4,9 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <signal.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "files.h"
 
 void assert_reason(char *reason, const char *part)

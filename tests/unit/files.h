@@ -7,11 +7,6 @@
 #ifndef RAM_RESET_TEST_FILES_H
 #define RAM_RESET_TEST_FILES_H
 
-#include <glib.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 /* Frees @reason, which must have @part in it */
 void assert_reason(char *reason, const char *part);
 

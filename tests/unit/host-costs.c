@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
+#include "qemu/osdep.h"
 #include "host-costs.h"
 
 HostCosts host_costs_load(const char *host)

@@ -4,10 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <glib.h>
+#include "qemu/osdep.h"
 #include <sys/auxv.h>
-#include <unistd.h>
 #include "maps.h"
 
 size_t base_size(void)

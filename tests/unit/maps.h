@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_TEST_MAPS_H
 #define RAM_RESET_TEST_MAPS_H
 
-#include <stddef.h>
-#include <sys/mman.h>
 #include "system/ram-reset/prim/prim.h"
 
 #define PAGES 64

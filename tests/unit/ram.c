@@ -4,14 +4,10 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
+#include "qemu/osdep.h"
 #include <sched.h>
-#include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "ram.h"
 
 #define POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"

@@ -7,7 +7,6 @@
 #ifndef RAM_RESET_TEST_RAM_H
 #define RAM_RESET_TEST_RAM_H
 
-#include <glib.h>
 #include "system/ram-reset/prim/prim.h"
 
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)

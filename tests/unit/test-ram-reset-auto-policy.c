@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
+#include "qemu/osdep.h"
 #include "system/ram-reset/auto/policy.h"
 #include "host-costs.h"
 

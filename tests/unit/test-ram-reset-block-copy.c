@@ -4,10 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <glib.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include "copies.h"

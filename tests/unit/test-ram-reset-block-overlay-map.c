@@ -4,9 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <errno.h>
-#include <glib.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset-flags.h"
 

@@ -4,8 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include "system/ram-reset/block/zeromap.h"
 
 #define BITS  12

@@ -4,13 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "qemu/osdep.h"
 #include <glib/gstdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "system/ram-reset/hugefile/file.h"
 #include "system/ram-reset/hugefile/record.h"
 #include "system/ram-reset/prim/trusted-file.h"

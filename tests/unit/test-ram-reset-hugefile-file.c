@@ -4,15 +4,10 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <fcntl.h>
+#include "qemu/osdep.h"
 #include <mntent.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "system/ram-reset/hugefile/file.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "files.h"

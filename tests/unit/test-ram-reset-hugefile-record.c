@@ -4,13 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <string.h>
-#include <sys/mman.h>
+#include "qemu/osdep.h"
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "system/ram-reset/hugefile/record.h"
 #include "files.h"
 

@@ -4,9 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
+#include "qemu/osdep.h"
 #include <glib/gstdio.h>
-#include <string.h>
 #include "host-costs.h"
 
 static char *write_file(const char *text)

@@ -6,14 +6,7 @@
 
 /* Alone: it takes hugepages of the host without reserving them */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "qemu/osdep.h"
 #include "emulator.h"
 #include "maps.h"
 #include "wrap.h"

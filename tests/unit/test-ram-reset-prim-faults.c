@@ -4,14 +4,9 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #include <linux/mempolicy.h>
 #include "faults.h"
 #include "ram.h"

@@ -6,18 +6,11 @@
 
 /* Alone: it takes all hugepages of the host */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
+#include "qemu/osdep.h"
 #include <linux/mempolicy.h>
-#include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 #include "emulator.h"
 #include "ram.h"
 

@@ -4,10 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include "qemu/osdep.h"
 #include "faults.h"
 #include "ram.h"
 

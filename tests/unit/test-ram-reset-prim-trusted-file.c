@@ -4,14 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
+#include "qemu/osdep.h"
 #include <glib/gstdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include "system/ram-reset/prim/trusted-file.h"
 
 #define OTHER 12

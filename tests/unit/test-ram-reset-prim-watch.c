@@ -4,15 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <stdbool.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include <sys/auxv.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "system/ram-reset/prim/watch.h"
 
 #define PAGES 2048

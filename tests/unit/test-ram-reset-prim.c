@@ -6,12 +6,7 @@
 
 /* Alone: it counts hugepages of the host */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <string.h>
-#include <unistd.h>
+#include "qemu/osdep.h"
 #include "emulator.h"
 #include "maps.h"
 

@@ -4,9 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
-#include <stdbool.h>
-#include <string.h>
+#include "qemu/osdep.h"
 #include "system/ram-reset/rewind/lebitmap.h"
 
 #define WORD_BITS (sizeof(unsigned long) * 8)

@@ -4,15 +4,10 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "qemu/osdep.h"
 #include <glib/gstdio.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "files.h"
 #include "system/ram-reset/template/dir.h"
 #include "templates.h"

@@ -4,14 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "qemu/osdep.h"
 #include <glib/gstdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "system/ram-reset/template/dir.h"
 #include "system/ram-reset/template/file.h"
 #include "faults.h"

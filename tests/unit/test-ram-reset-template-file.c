@@ -4,15 +4,9 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdio.h>
+#include "qemu/osdep.h"
 #include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 #include "files.h"
 #include "system/ram-reset/template/dir.h"
 #include "templates.h"

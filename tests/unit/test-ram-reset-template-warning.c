@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#include <glib.h>
+#include "qemu/osdep.h"
 #include "system/ram-reset/template/warning.h"
 
 #define S INT64_C(1000000000)

@@ -8,8 +8,6 @@
 #ifndef RAM_RESET_WRAP_H
 #define RAM_RESET_WRAP_H
 
-#include <stdint.h>
-
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);
 

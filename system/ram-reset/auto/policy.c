@@ -36,11 +36,7 @@
  * towards 1, slowly, so that they are worth another try some day.
  */
 
-#ifdef RAM_RESET_STANDALONE
-#include <glib.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include <math.h>
 #include "system/ram-reset/auto/policy.h"
 

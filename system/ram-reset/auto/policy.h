@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_AUTO_POLICY_H
 #define RAM_RESET_AUTO_POLICY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "system/ram-reset/measure/costs.h"
 
 /*

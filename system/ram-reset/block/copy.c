@@ -4,17 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
-#endif
-#include <sys/mman.h>
 #include "system/ram-reset/block/copy.h"
 
 #define WORD_BITS (8 * sizeof(unsigned long))

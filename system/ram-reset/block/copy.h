@@ -7,10 +7,6 @@
 #ifndef RAM_RESET_BLOCK_COPY_H
 #define RAM_RESET_BLOCK_COPY_H
 
-#include <glib.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "system/ram-reset/prim/prim.h"
 
 /*

@@ -4,14 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset/block/overlay-map.h"
 

@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_BLOCK_OVERLAY_MAP_H
 #define RAM_RESET_BLOCK_OVERLAY_MAP_H
 
-#include <glib.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include "system/ram-reset/prim/prim.h"
 
 /* Each is a mapping, of which a process has a limited number */

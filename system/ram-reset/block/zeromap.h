@@ -7,10 +7,6 @@
 #ifndef RAM_RESET_BLOCK_ZEROMAP_H
 #define RAM_RESET_BLOCK_ZEROMAP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /*
  * A page is either known to be zero or not known; there is no "known not to
  * be zero".  A new map knows nothing.  Ranges are given in bytes: marking

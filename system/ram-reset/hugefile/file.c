@@ -4,21 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
 #include <sys/file.h>
-#endif
 #include <sys/inotify.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>

@@ -7,10 +7,6 @@
 #ifndef RAM_RESET_HUGEFILE_FILE_H
 #define RAM_RESET_HUGEFILE_FILE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/stat.h>
-
 /*
  * Functions that can fail return a sentence that says why, to be freed, or
  * NULL if all is well.

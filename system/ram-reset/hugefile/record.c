@@ -4,19 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
 #include <sys/file.h>
-#endif
 #include "system/ram-reset/hugefile/record.h"
 #include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/prim/trusted-file.h"

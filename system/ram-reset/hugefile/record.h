@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_HUGEFILE_RECORD_H
 #define RAM_RESET_HUGEFILE_RECORD_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 /*
  * The record lies in a small text file of its own, since hugetlbfs cannot be
  * written to.  It says which hugepages of the RAM file may hold bytes of a

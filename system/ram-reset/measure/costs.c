@@ -4,13 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#include <glib.h>
-#include <stddef.h>
-#include <string.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/measure/costs.h"
 
 #define GRANULE "granule"

@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_MEASURE_COSTS_H
 #define RAM_RESET_MEASURE_COSTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 /*
  * What things cost for one kind of memory, in nanoseconds of one thread.
  *

@@ -4,11 +4,8 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_STANDALONE
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/prim/internal.h"
-#include <time.h>
 
 static bool is_pending(void)
 {

@@ -4,9 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_STANDALONE
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/prim/internal.h"
 #include <linux/mempolicy.h>
 #include <sys/resource.h>

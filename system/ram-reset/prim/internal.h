@@ -7,21 +7,6 @@
 #ifndef RAM_RESET_PRIM_INTERNAL_H
 #define RAM_RESET_PRIM_INTERNAL_H
 
-#ifdef RAM_RESET_STANDALONE
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#endif
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>

@@ -4,17 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/prim/kvm-guest.h"
 
 #ifdef __x86_64__

@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_PRIM_KVM_GUEST_H
 #define RAM_RESET_PRIM_KVM_GUEST_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 /*
  * A virtual machine of its own, next to any other, whose one vCPU does nothing
  * but write to pages.  Its kernel is none: it starts in 64-bit ring 3, where

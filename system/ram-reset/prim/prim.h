@@ -7,11 +7,6 @@
 #ifndef RAM_RESET_PRIM_PRIM_H
 #define RAM_RESET_PRIM_PRIM_H
 
-#include <signal.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /*
  * This layer knows addresses, lengths and file descriptors.  It builds
  * without QEMU, keeps no state and prints nothing.

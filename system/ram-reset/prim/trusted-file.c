@@ -4,16 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <signal.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/prim/trusted-file.h"
 
 bool trusted_file_is_ours(const struct stat *st)

@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_PRIM_TRUSTED_FILE_H
 #define RAM_RESET_PRIM_TRUSTED_FILE_H
 
-#include <stdbool.h>
-#include <sys/stat.h>
-
 /*
  * A guest's RAM comes from files, and what is zero in it: whoever can write to
  * one of them, or put another one in its place, has the guest.  So a file is

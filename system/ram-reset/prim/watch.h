@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_PRIM_WATCH_H
 #define RAM_RESET_PRIM_WATCH_H
 
-#include <stdint.h>
-
 /*
  * The kernel tells, from Linux 6.7 on, and to any user: with a userfaultfd that
  * write-protects asynchronously, the first write to a page clears a bit of its

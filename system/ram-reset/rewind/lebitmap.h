@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_REWIND_LEBITMAP_H
 #define RAM_RESET_REWIND_LEBITMAP_H
 
-#include <glib.h>
-#include <stdint.h>
-
 /*
  * Clear those of the bits [@at, @at + @nr) of @le that are set in [@from,
  * @from + @nr) of @bits, a bitmap of the host

@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_REWIND_MAPPINGS_H
 #define RAM_RESET_REWIND_MAPPINGS_H
 
-#include <stdbool.h>
-
 /*
  * Note mappings from now on, or forget them and note no more.  BQL held.  Those
  * that there are already are not known until they end.

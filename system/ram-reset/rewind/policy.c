@@ -4,11 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#include <glib.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/rewind/policy.h"
 
 /*

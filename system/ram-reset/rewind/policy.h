@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_REWIND_POLICY_H
 #define RAM_RESET_REWIND_POLICY_H
 
-#include <stdbool.h>
-
 /*
  * A guest that writes here and there to a large part of its memory waits
  * longer for the faults of being tracked than it would take to compare all of

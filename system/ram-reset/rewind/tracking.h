@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_REWIND_TRACKING_H
 #define RAM_RESET_REWIND_TRACKING_H
 
-#include <glib.h>
-#include <stdbool.h>
 #include "qemu/typedefs.h"
 
 /*

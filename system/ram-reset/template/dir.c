@@ -4,20 +4,9 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#else
 #include "qemu/osdep.h"
 #include <dirent.h>
 #include <sys/file.h>
-#endif
 #include <sys/vfs.h>
 #include "system/ram-reset/template/file-internal.h"
 #include "system/ram-reset/prim/trusted-file.h"

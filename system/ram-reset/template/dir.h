@@ -7,10 +7,6 @@
 #ifndef RAM_RESET_TEMPLATE_DIR_H
 #define RAM_RESET_TEMPLATE_DIR_H
 
-#include <glib.h>
-#include <stdbool.h>
-#include <stdint.h>
-
 /*
  * @dir is the descriptor of an open directory that trusted_dir_refusal() has
  * nothing against.  Reasons are sentences, to be freed.  No locking between

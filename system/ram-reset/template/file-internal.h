@@ -7,19 +7,7 @@
 #ifndef RAM_RESET_TEMPLATE_FILE_INTERNAL_H
 #define RAM_RESET_TEMPLATE_FILE_INTERNAL_H
 
-#ifdef RAM_RESET_STANDALONE
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-#endif
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include "system/ram-reset/template/file.h"
 

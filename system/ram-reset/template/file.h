@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_TEMPLATE_FILE_H
 #define RAM_RESET_TEMPLATE_FILE_H
 
-#include <glib.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include "system/ram-reset/block/copy.h"
 #include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/prim/prim.h"

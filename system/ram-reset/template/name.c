@@ -4,15 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <glib.h>
-#include <sys/stat.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include <sys/file.h>
 #include "system/ram-reset/template/name.h"
 

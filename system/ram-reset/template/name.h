@@ -7,8 +7,6 @@
 #ifndef RAM_RESET_TEMPLATE_NAME_H
 #define RAM_RESET_TEMPLATE_NAME_H
 
-#include <stdbool.h>
-
 /* The name of the file for @identity, to be freed */
 char *template_file_name(const char *identity);
 

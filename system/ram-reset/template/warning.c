@@ -4,12 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifdef RAM_RESET_STANDALONE
-#include <glib.h>
-#include <string.h>
-#else
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/template/warning.h"
 
 bool ram_reset_warning_due(RamResetWarning *w, const char *text, int64_t now)

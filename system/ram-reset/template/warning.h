@@ -7,9 +7,6 @@
 #ifndef RAM_RESET_TEMPLATE_WARNING_H
 #define RAM_RESET_TEMPLATE_WARNING_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #define RAM_RESET_WARNING_NS INT64_C(60000000000)
 
 /*

@@ -4,13 +4,10 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#ifndef RAM_RESET_STANDALONE
 #include "qemu/osdep.h"
-#endif
 #include "system/ram-reset/template/file-internal.h"
 #include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/prim/trusted-file.h"
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 static uint64_t round_up(uint64_t n, uint64_t unit)

@@ -4,12 +4,7 @@
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "qemu/osdep.h"
 #include "system/ram-reset/template/file-internal.h"
 #include "target.h"
 
