@@ -13,13 +13,6 @@
 #include "options.h"
 #include "migration/ram-reset-layout.h"
 
-static bool is_ignored(RAMBlock *rb, void *opaque)
-{
-    return migrate_ram_is_ignored(rb);
-}
-
-const RamResetIgnored ram_reset_migrate_ignored = { .func = is_ignored };
-
 static bool compare_capability(const char *name, bool saved, bool ours,
                                Error **errp)
 {

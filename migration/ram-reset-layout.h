@@ -10,9 +10,6 @@
 #include "system/ram-reset-load.h"
 #include "migration/ram-reset-snapshot.h"
 
-/* Blocks that are not part of any snapshot, see migrate_ram_is_ignored() */
-extern const RamResetIgnored ram_reset_migrate_ignored;
-
 /**
  * ram_reset_check_layout: whether @s is of this machine and RAM layout
  *

@@ -12,7 +12,6 @@
 #include "migration/misc.h"
 #include "options.h"
 #include "migration/ram-reset-devices.h"
-#include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-plan.h"
 #include "migration/ram-reset-rewind.h"
 
@@ -80,12 +79,11 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs)
 /* True if a reset has begun, which goes on if the template cannot be read */
 static bool begin_template(LoadPlan *p)
 {
-    if (!ram_reset_template_find(p->identity, &ram_reset_migrate_ignored,
-                                 &p->ram_end)) {
+    if (!ram_reset_template_find(p->identity, &p->ram_end)) {
         p->way = LOAD_WHOLE;
         return false;
     }
-    if (!ram_reset_template_load(&ram_reset_migrate_ignored)) {
+    if (!ram_reset_template_load()) {
         p->way = LOAD_WHOLE;
         p->ram_end = 0;
         ram_reset_template_remove("it cannot be mapped");
@@ -103,8 +101,7 @@ void load_plan_begin_ram(LoadPlan *p)
     ram_reset_template_close();
     if (p->way != LOAD_TEMPLATE || !begin_template(p)) {
         /* For pages of a mapped-ram snapshot, QEMU calls no hook of ours */
-        ram_reset_begin(&ram_reset_migrate_ignored, !migrate_mapped_ram(),
-                        p->snapshot->info.vm_state_size);
+        ram_reset_begin(!migrate_mapped_ram(), p->snapshot->info.vm_state_size);
     }
 }
 

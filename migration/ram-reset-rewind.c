@@ -10,7 +10,6 @@
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "options.h"
-#include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-rewind.h"
 
 /* How many baselines in a row may be wasted, that is, never rewound to */
@@ -90,7 +89,7 @@ static void take_baseline(RamResetSnapshot *s, bool loaded)
         ram_reset_stop_tracking();
         return;
     }
-    if (!ram_reset_take_baseline(&ram_reset_migrate_ignored, loaded)) {
+    if (!ram_reset_take_baseline(loaded)) {
         return;
     }
     if (s->ram_end <= 0) {

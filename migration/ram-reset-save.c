@@ -24,7 +24,6 @@
 #include "migration/ram-reset-disk-snapshots.h"
 #include "migration/ram-reset-format.h"
 #include "migration/ram-reset-snapshot.h"
-#include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-qcow2.h"
 #include "migration/ram-reset-replace.h"
@@ -119,8 +118,7 @@ static void note_saved(BlockDriverState *bs, const char *name)
     s->ram_end = save.ram_end;
     identity = ram_reset_template_identity(s, bs);
     if (identity && s->ram_end > 0) {
-        ram_reset_template_make(identity, s->ram_end, false,
-                                &ram_reset_migrate_ignored);
+        ram_reset_template_make(identity, s->ram_end, false);
     }
     if (ram_reset_rewind_wanted()) {
         ram_reset_baseline_of_save(s);

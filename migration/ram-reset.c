@@ -19,7 +19,6 @@
 #include "migration/ram-reset-clock.h"
 #include "migration/ram-reset-devices.h"
 #include "migration/ram-reset-disk-snapshots.h"
-#include "migration/ram-reset-layout.h"
 #include "migration/ram-reset-mapped.h"
 #include "migration/ram-reset-monitors.h"
 #include "migration/ram-reset-plan.h"
@@ -195,8 +194,7 @@ static void make_template_and_baseline(void)
 
     s->ram_end = MAX(p->ram_end ?: load.sections.end, 0);
     if (p->way == LOAD_WHOLE && p->identity && s->ram_end) {
-        ram_reset_template_make(p->identity, s->ram_end, true,
-                                &ram_reset_migrate_ignored);
+        ram_reset_template_make(p->identity, s->ram_end, true);
     }
     if (ram_reset_rewind_wanted()) {
         ram_reset_baseline_of_load(s);

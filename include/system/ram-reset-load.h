@@ -59,28 +59,9 @@ const char *ram_reset_load_refusal(void);
 bool ram_reset_covers(RAMBlock *rb);
 
 /**
- * RamResetIgnored: which blocks are not part of a snapshot, so that they must
- * not be touched
- *
- * @func: whether @rb is one; @opaque is what it is called with
- */
-typedef struct RamResetIgnored {
-    bool (*func)(RAMBlock *rb, void *opaque);
-    void *opaque;
-} RamResetIgnored;
-
-/* None is if @ignored is NULL */
-static inline bool ram_reset_is_ignored(const RamResetIgnored *ignored,
-                                        RAMBlock *rb)
-{
-    return ignored && ignored->func(rb, ignored->opaque);
-}
-
-/**
  * ram_reset_begin: make all RAM blocks zero that an object covers, or note
  * that they are to be so
  *
- * @ignored: blocks that the caller will not load; NULL if there are none
  * @all_notified: the caller will call ram_reset_page_loaded() for every page
  *     that it writes to, so that clearing can wait
  * @expected: bytes that the caller will write to all blocks, at most; 0 if it
@@ -95,8 +76,7 @@ static inline bool ram_reset_is_ignored(const RamResetIgnored *ignored,
  * Without a ram-reset object this does nothing.  Otherwise it allocates a
  * bit per target page, until ram_reset_finish().
  */
-void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
-                     uint64_t expected);
+void ram_reset_begin(bool all_notified, uint64_t expected);
 
 /* What the caller is about to do with a page */
 typedef enum RamResetPage {

@@ -41,7 +41,6 @@ bool ram_reset_unchanged_devices_wanted(void);
  * ram_reset_take_baseline: keep a copy of RAM, and track what is written from
  * now on
  *
- * @ignored: as for ram_reset_begin()
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
  *     or will map it anew
  *
@@ -51,7 +50,7 @@ bool ram_reset_unchanged_devices_wanted(void);
  * Returns: false if no object wants it, or if it is impossible, which is warned
  *     of once
  */
-bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded);
+bool ram_reset_take_baseline(bool loaded);
 
 /**
  * ram_reset_forget_baseline: RAM must not be rewound any more

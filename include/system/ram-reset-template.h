@@ -16,7 +16,7 @@
  * RAM is.
  *
  * All functions are called with the BQL held, those that look at RAM with vCPUs
- * stopped and I/O drained.  @ignored is as for ram_reset_begin().
+ * stopped and I/O drained.
  */
 
 /**
@@ -32,8 +32,7 @@ bool ram_reset_templates_wanted(void);
  * Returns: false if there is none that fits; query-ram-reset then says why, and
  *     if it is damaged or of other RAM that is warned of
  */
-bool ram_reset_template_find(const char *identity,
-                             const RamResetIgnored *ignored, int64_t *note);
+bool ram_reset_template_find(const char *identity, int64_t *note);
 
 /**
  * ram_reset_template_load: make RAM what the template has that was found
@@ -43,7 +42,7 @@ bool ram_reset_template_find(const char *identity,
  * Returns: false if RAM has to be loaded all the same, which may go on as
  *     after ram_reset_begin()
  */
-bool ram_reset_template_load(const RamResetIgnored *ignored);
+bool ram_reset_template_load(void);
 
 /**
  * ram_reset_template_make: write a template of what RAM has now
@@ -56,8 +55,7 @@ bool ram_reset_template_load(const RamResetIgnored *ignored);
  * reset.  A failure is warned of, see warning.h.  The baseline that
  * ram_reset_take_baseline() takes afterwards is this file.
  */
-void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
-                             const RamResetIgnored *ignored);
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded);
 
 /**
  * ram_reset_has_template: whether RAM is what a template has, loaded or made

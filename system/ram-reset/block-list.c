@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
+#include "migration/misc.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/overlay-map.h"
@@ -55,6 +56,7 @@ static void describe(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
     blk->info->name = g_strdup(rb->idstr);
     blk->info->size = rb->used_length;
     blk->info->page_size = rb->page_size;
+    blk->ignored = migrate_ram_is_ignored(rb);
     blk->owner = find_owner(rb, objs);
 }
 

@@ -76,9 +76,9 @@ static void plan_strategy(RamResetBlock *blk)
                          blk->info->reason);
 }
 
-static void plan_block(RamResetBlock *blk, bool ignored, uint64_t expected)
+static void plan_block(RamResetBlock *blk, bool left_out, uint64_t expected)
 {
-    const char *refusal = ignored
+    const char *refusal = left_out
                           ? "not part of the snapshot (x-ignore-shared)"
                           : ram_reset_block_refusal(blk->rb);
     int64_t before;
@@ -215,7 +215,7 @@ static void begin_block(RamResetBlock *blk, bool all_notified)
 }
 
 /* Fresh memory is as quick as anything that could be done to a mapping */
-static void unmap_all(const RamResetIgnored *ignored)
+static void unmap_all(RamResetLeftOut *left_out, void *opaque)
 {
     g_autoptr(RamResetBlockList) list = NULL;
 
@@ -224,14 +224,14 @@ static void unmap_all(const RamResetIgnored *ignored)
     }
     list = ram_reset_list_blocks();
     for (unsigned i = 0; i < list->nr; i++) {
-        if (!ram_reset_is_ignored(ignored, list->blocks[i].rb)) {
+        if (!left_out(&list->blocks[i], opaque)) {
             ram_reset_unmap(&list->blocks[i]);
         }
     }
 }
 
-void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
-                     uint64_t expected)
+void ram_reset_begin_without(RamResetLeftOut *left_out, void *opaque,
+                             bool all_notified, uint64_t expected)
 {
     double all;
 
@@ -239,15 +239,14 @@ void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
     if (!ram_reset_enabled()) {
         return;
     }
-    unmap_all(ignored);
+    unmap_all(left_out, opaque);
     reset.list = ram_reset_list_blocks();
     reset.all_notified = all_notified;
     all = reset.list->bytes;
     for (unsigned i = 0; i < reset.list->nr; i++) {
         RamResetBlock *blk = &reset.list->blocks[i];
 
-        plan_block(blk, ram_reset_is_ignored(ignored, blk->rb),
-                   blk->map.len / all * expected);
+        plan_block(blk, left_out(blk, opaque), blk->map.len / all * expected);
     }
     ram_reset_flags.running = true;
     for (unsigned i = 0; i < reset.list->nr; i++) {
@@ -255,6 +254,16 @@ void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
             begin_block(&reset.list->blocks[i], all_notified);
         }
     }
+}
+
+static bool is_ignored(const RamResetBlock *blk, void *opaque)
+{
+    return blk->ignored;
+}
+
+void ram_reset_begin(bool all_notified, uint64_t expected)
+{
+    ram_reset_begin_without(is_ignored, NULL, all_notified, expected);
 }
 
 /* Records come block by block, so the search starts where the last ended */

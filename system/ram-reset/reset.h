@@ -10,6 +10,13 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block/block.h"
 
+/* Whether @blk is to be left as it is; true of each that is ignored */
+typedef bool RamResetLeftOut(const RamResetBlock *blk, void *opaque);
+
+/* As ram_reset_begin(), but also without the blocks that @left_out names */
+void ram_reset_begin_without(RamResetLeftOut *left_out, void *opaque,
+                             bool all_notified, uint64_t expected);
+
 /*
  * Begin a reset without a plan: the caller makes RAM what it is to be, and says
  * in the info of each block of ram_reset_list_blocks() what it has done.

@@ -56,8 +56,7 @@ bool ram_reset_covers(RAMBlock *rb)
     return false;
 }
 
-void ram_reset_begin(const RamResetIgnored *ignored, bool all_notified,
-                     uint64_t expected)
+void ram_reset_begin(bool all_notified, uint64_t expected)
 {
 }
 
@@ -138,7 +137,7 @@ bool ram_reset_rewind_wanted(void)
     return false;
 }
 
-bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
+bool ram_reset_take_baseline(bool loaded)
 {
     return false;
 }
@@ -201,19 +200,17 @@ bool ram_reset_templates_wanted(void)
     return false;
 }
 
-bool ram_reset_template_find(const char *identity,
-                             const RamResetIgnored *ignored, int64_t *note)
+bool ram_reset_template_find(const char *identity, int64_t *note)
 {
     return false;
 }
 
-bool ram_reset_template_load(const RamResetIgnored *ignored)
+bool ram_reset_template_load(void)
 {
     return false;
 }
 
-void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
-                             const RamResetIgnored *ignored)
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded)
 {
 }
 

@@ -20,6 +20,7 @@
  * @rb: valid under the BQL
  * @map: its used_length as it was when the plan was made
  * @backing: of that, as prim_data_begin() takes it
+ * @ignored: it is not part of the snapshot, so that it must not be touched
  * @owner: the object that covers it; NULL if it is left alone.  @supports
  *     and @zero of other classes are called with it, see RamResetClass
  * @parts: of RamResetPart, to be made zero in this order; together they are
@@ -39,6 +40,7 @@ struct RamResetBlock {
     RAMBlock *rb;
     PrimMap map;
     PrimBacking backing;
+    bool ignored;
     RamReset *owner;
     GArray *parts;
     GArray *data;

@@ -100,8 +100,8 @@ static RamCopy *new_copy(const RamResetBlock *blk,
 }
 
 bool baseline_add(GArray *all, const RamResetBlock *blk,
-                  const TemplateFile *file, bool ignored, uint64_t limit,
-                  uint64_t *size, Error **errp)
+                  const TemplateFile *file, uint64_t limit, uint64_t *size,
+                  Error **errp)
 {
     BaselineBlock base = {
         .rb = blk->rb,
@@ -110,13 +110,13 @@ bool baseline_add(GArray *all, const RamResetBlock *blk,
         .owner = blk->owner,
         .compared = is_devices_own(blk->rb),
     };
-    g_autofree char *blind = ignored ? NULL : blind_spot(blk);
+    g_autofree char *blind = blk->ignored ? NULL : blind_spot(blk);
 
     if (blind) {
         error_setg(errp, "RAM block '%s': %s", blk->rb->idstr, blind);
         return false;
     }
-    if (!ignored && base.len) {
+    if (!blk->ignored && base.len) {
         base.copy = new_copy(blk, file);
         if (!base.copy) {
             error_setg_errno(errp, errno, "RAM block '%s': no memory for a "

@@ -44,14 +44,13 @@ GArray *baseline_new(void);
  * @file: a template that RAM is of, which then takes the place of a copy; NULL
  *     if there is none
  * @all: it is appended to that
- * @ignored: it is not part of the snapshot, and to be left alone
  * @limit: how many bytes copies of all blocks may have
  * @size: how many are; added to
  *
  * Returns: false with @errp set if that is impossible, or too much
  */
 bool baseline_add(GArray *all, const RamResetBlock *blk,
-                  const TemplateFile *file, bool ignored, uint64_t limit,
-                  uint64_t *size, Error **errp);
+                  const TemplateFile *file, uint64_t limit, uint64_t *size,
+                  Error **errp);
 
 #endif

@@ -202,8 +202,7 @@ static uint64_t size_limit(void)
     return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
 }
 
-static bool take_baseline(const RamResetIgnored *ignored, bool loaded,
-                          Error **errp)
+static bool take_baseline(bool loaded, Error **errp)
 {
     g_autofree char *unseen = tracking_blind_spot();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
@@ -229,8 +228,7 @@ static bool take_baseline(const RamResetIgnored *ignored, bool loaded,
         const RamResetBlock *blk = &list->blocks[i];
 
         if (!baseline_add(rewind_state.blocks, blk, ram_reset_template(),
-                          ram_reset_is_ignored(ignored, blk->rb), size_limit(),
-                          &rewind_state.size, errp)) {
+                          size_limit(), &rewind_state.size, errp)) {
             return false;
         }
     }
@@ -242,7 +240,7 @@ static bool take_baseline(const RamResetIgnored *ignored, bool loaded,
     return true;
 }
 
-bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
+bool ram_reset_take_baseline(bool loaded)
 {
     Error *err = NULL;
     int64_t before = get_clock();
@@ -260,7 +258,7 @@ bool ram_reset_take_baseline(const RamResetIgnored *ignored, bool loaded)
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
     ram_reset_vhost_begin_anew();
     translated_begin_anew();
-    if (!take_baseline(ignored, loaded, &err)) {
+    if (!take_baseline(loaded, &err)) {
         ram_reset_forget_baseline(error_get_pretty(err));
         tracking_stop();
         tracking_warn(error_get_pretty(err));

@@ -42,7 +42,6 @@ typedef struct Done {
 /* @done: an array of Done */
 typedef struct Load {
     const TemplateFile *file;
-    const RamResetIgnored *ignored;
     GArray *done;
 } Load;
 
@@ -64,13 +63,11 @@ static bool is_small(RAMBlock *rb)
 }
 
 /* What is not to be made zero: it is mapped, or compared */
-static bool is_left_out(RAMBlock *rb, void *opaque)
+static bool is_left_out(const RamResetBlock *blk, void *opaque)
 {
-    const Load *load = opaque;
-    Done *done = find(load, rb);
+    Done *done = find(opaque, blk->rb);
 
-    return ram_reset_is_ignored(load->ignored, rb) || is_small(rb) ||
-           (done && done->info);
+    return blk->ignored || is_small(blk->rb) || (done && done->info);
 }
 
 static RamResetOverlay overlay_of(const TemplateFile *f, int nr)
@@ -94,8 +91,7 @@ static void map_blocks(Load *load)
         int64_t before = get_clock();
         RamResetOverlay from;
 
-        if (!blk->map.len || is_small(blk->rb) ||
-            ram_reset_is_ignored(load->ignored, blk->rb)) {
+        if (!blk->map.len || is_small(blk->rb) || blk->ignored) {
             continue;
         }
         from = overlay_of(f, template_file_find_block(f, blk->rb->idstr));
@@ -294,8 +290,7 @@ static bool load_blocks(const Load *load)
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
 
-        if (blk->map.len && !ram_reset_is_ignored(load->ignored, blk->rb) &&
-            !load_block(load, blk)) {
+        if (blk->map.len && !blk->ignored && !load_block(load, blk)) {
             return false;
         }
     }
@@ -310,17 +305,17 @@ static void clear_done(void *opaque)
     g_free(done->refusal);
 }
 
-bool ram_reset_template_load(const RamResetIgnored *ignored)
+bool ram_reset_template_load(void)
 {
-    Load load = { .file = ram_reset_template(), .ignored = ignored };
-    RamResetIgnored left_out = { .func = is_left_out, .opaque = &load };
+    Load load = { .file = ram_reset_template() };
     bool ok;
 
     assert(bql_locked() && load.file);
     load.done = g_array_new(false, true, sizeof(Done));
     g_array_set_clear_func(load.done, clear_done);
     map_blocks(&load);
-    ram_reset_begin(&left_out, true, template_file_content(load.file));
+    ram_reset_begin_without(is_left_out, &load, true,
+                            template_file_content(load.file));
     ok = load_blocks(&load);
     g_array_unref(load.done);
     return ok;

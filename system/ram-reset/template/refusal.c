@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qemu/rcu.h"
+#include "migration/misc.h"
 #include "system/system.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block-list.h"
@@ -13,13 +14,12 @@
 #include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/template/refusal.h"
 
-bool template_has_block(RAMBlock *rb, const RamResetIgnored *ignored)
+bool template_has_block(RAMBlock *rb)
 {
-    return qemu_ram_is_migratable(rb) && rb->used_length &&
-           !ram_reset_is_ignored(ignored, rb);
+    return rb->used_length && !migrate_ram_is_ignored(rb);
 }
 
-char *template_misfit(const TemplateFile *f, const RamResetIgnored *ignored)
+char *template_misfit(const TemplateFile *f)
 {
     unsigned found = 0;
     RAMBlock *rb;
@@ -31,7 +31,7 @@ char *template_misfit(const TemplateFile *f, const RamResetIgnored *ignored)
     RAMBLOCK_FOREACH(rb) {
         int nr;
 
-        if (!template_has_block(rb, ignored)) {
+        if (!template_has_block(rb)) {
             continue;
         }
         nr = template_file_find_block(f, rb->idstr);
@@ -78,7 +78,7 @@ static char *block_refusal(const RamResetBlock *blk)
     return ram_reset_block_external_writer(blk);
 }
 
-char *template_refusal(const RamResetIgnored *ignored)
+char *template_refusal(void)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
@@ -86,7 +86,7 @@ char *template_refusal(const RamResetIgnored *ignored)
         const RamResetBlock *blk = &list->blocks[i];
         g_autofree char *reason = NULL;
 
-        if (template_has_block(blk->rb, ignored)) {
+        if (template_has_block(blk->rb)) {
             reason = block_refusal(blk);
         }
         if (reason) {

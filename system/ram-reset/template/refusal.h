@@ -10,18 +10,18 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/template/file.h"
 
-/* @ignored is as for ram_reset_begin().  Reasons are to be freed, or NULL. */
+/* Reasons are to be freed, or NULL */
 
 /* Whether a template has a block for @rb */
-bool template_has_block(RAMBlock *rb, const RamResetIgnored *ignored);
+bool template_has_block(RAMBlock *rb);
 
 /* Why @f is not of RAM as it is laid out now */
-char *template_misfit(const TemplateFile *f, const RamResetIgnored *ignored);
+char *template_misfit(const TemplateFile *f);
 
 /* Why no template is of use in this QEMU; a static string, or NULL */
 const char *template_host_refusal(void);
 
 /* Why a template might not be what a snapshot has, or not make RAM that */
-char *template_refusal(const RamResetIgnored *ignored);
+char *template_refusal(void);
 
 #endif

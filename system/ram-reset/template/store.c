@@ -114,8 +114,7 @@ static void set_path(RamReset *rr, const char *identity)
     template.path = g_build_filename(rr->template_dir, name, NULL);
 }
 
-bool ram_reset_template_find(const char *identity,
-                             const RamResetIgnored *ignored, int64_t *note)
+bool ram_reset_template_find(const char *identity, int64_t *note)
 {
     RamReset *rr = ram_reset_template_object();
     char *reason = NULL;
@@ -126,14 +125,14 @@ bool ram_reset_template_find(const char *identity,
         return false;
     }
     set_path(rr, identity);
-    reason = template_refusal(ignored);
+    reason = template_refusal();
     if (reason) {
         set_problem(reason);
         return false;
     }
     template.file = template_file_open(rr->template_fd, identity, &reason);
     if (template.file) {
-        reason = template_misfit(template.file, ignored);
+        reason = template_misfit(template.file);
     }
     if (template.file && !reason) {
         template.identity = g_strdup(identity);
@@ -188,12 +187,12 @@ static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
 }
 
 static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
-                           const RamResetIgnored *ignored, char **reason)
+                           char **reason)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
     g_autofree uint8_t **hosts = g_new(uint8_t *, list->nr);
 
-    *reason = template_refusal(ignored);
+    *reason = template_refusal();
     if (*reason) {
         return false;
     }
@@ -201,7 +200,7 @@ static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
 
-        if (template_has_block(blk->rb, ignored)) {
+        if (template_has_block(blk->rb)) {
             hosts[f->blocks->len] = blk->map.host;
             template_file_add_block(f, blk->rb->idstr, blk->map.len,
                                     find_runs(blk));
@@ -226,8 +225,7 @@ static void take_made(RamReset *rr, const char *identity, bool loaded,
     }
 }
 
-void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
-                             const RamResetIgnored *ignored)
+void ram_reset_template_make(const char *identity, int64_t note, bool loaded)
 {
     RamReset *rr = ram_reset_template_object();
     int64_t before = get_clock();
@@ -241,7 +239,7 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded,
     }
     set_path(rr, identity);
     f = template_file_new(identity, note, qemu_target_page_size());
-    if (write_template(rr, f, loaded, ignored, &reason)) {
+    if (write_template(rr, f, loaded, &reason)) {
         take_made(rr, identity, loaded, &reason);
     }
     trace_ram_reset_template_made(template.path, template_file_content(f),
