@@ -9,10 +9,14 @@
 
 #include "system/ram-reset/devices/sweep.h"
 
-/* For DeviceKind */
+/* For DeviceKind.  NULL in a QEMU without virtio: it has no such device. */
+__attribute__((weak))
 void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s);
+__attribute__((weak))
 void device_sweep_virtio_net(DeviceState *dev, DeviceSweep *s);
+__attribute__((weak))
 void device_sweep_virtio_serial(DeviceState *dev, DeviceSweep *s);
+__attribute__((weak))
 void device_sweep_virtio_port(DeviceState *dev, DeviceSweep *s);
 
 #endif
