@@ -5,11 +5,11 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "system/ram-reset/rewind/lebitmap.h"
 
-#define WORD_BITS (sizeof(unsigned long) * 8)
 #define BITS      512
-#define WORDS     (BITS / WORD_BITS)
+#define WORDS     (BITS / BITS_PER_LONG)
 #define SWAP(x)   ((gulong)GUINT64_SWAP_LE_BE(x))
 
 G_STATIC_ASSERT(sizeof(gulong) == 8);
@@ -29,11 +29,6 @@ G_STATIC_ASSERT(sizeof(gulong) == 8);
 #include "system/ram-reset/rewind/lebitmap.c"
 #undef lebitmap_clear
 
-static bool test_bit(const unsigned long *bits, unsigned nr)
-{
-    return bits[nr / WORD_BITS] >> (nr % WORD_BITS) & 1;
-}
-
 /* By bytes, as KVM says it */
 static bool test_le(const unsigned long *le, unsigned nr)
 {
@@ -51,7 +46,7 @@ static void test_random(void)
 {
     for (unsigned round = 0; round < 10000; round++) {
         unsigned long le[WORDS], before[WORDS], bits[WORDS], elsewhere[WORDS];
-        unsigned align = round % 2 ? 1 : WORD_BITS;
+        unsigned align = round % 2 ? 1 : BITS_PER_LONG;
         unsigned at = g_test_rand_int_range(0, BITS) / align * align;
         unsigned from = g_test_rand_int_range(0, BITS) / align * align;
         unsigned nr = g_test_rand_int_range(0, BITS - MAX(at, from) + 1);
@@ -66,7 +61,7 @@ static void test_random(void)
         lebitmap_clear_elsewhere(elsewhere, at, bits, from, nr);
         for (unsigned i = 0; i < BITS; i++) {
             bool cleared = i >= at && i < at + nr &&
-                           test_bit(bits, from + i - at);
+                           test_bit(from + i - at, bits);
 
             g_assert(test_le(le, i) == (test_le(before, i) && !cleared));
         }

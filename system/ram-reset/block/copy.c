@@ -5,11 +5,11 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
+#include "qemu/cutils.h"
 #include "system/ram-reset/block/copy.h"
 
-#define WORD_BITS (8 * sizeof(unsigned long))
-
-/* An untracked page is looked at in one of so many loads; divides WORD_BITS */
+/* One in so many loads samples an untracked page; divides BITS_PER_LONG */
 #define SAMPLE_EVERY 8
 
 struct RamCopy {
@@ -34,7 +34,7 @@ static RamCopy *new_copy(uint8_t *copy, uint64_t map_len, uint64_t len,
     t->map_len = map_len;
     t->len = len;
     t->page_size = page_size;
-    t->words = (len / page_size + WORD_BITS - 1) / WORD_BITS;
+    t->words = BITS_TO_LONGS(len / page_size);
     if (!failed) {
         /* Refused advice is no failure */
         madvise(t->copy, map_len, MADV_DONTDUMP);
@@ -62,11 +62,6 @@ RamCopy *ram_copy_new(uint64_t len, size_t page_size)
     return new_copy(copy, len, len, page_size);
 }
 
-static void set_stored(RamCopy *t, uint64_t page)
-{
-    t->stored[page / WORD_BITS] |= 1ul << (page % WORD_BITS);
-}
-
 RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
                           size_t page_size, const GArray *runs)
 {
@@ -77,10 +72,7 @@ RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
     for (unsigned i = 0; t && i < runs->len; i++) {
         PrimRange run = g_array_index(runs, PrimRange, i);
 
-        for (uint64_t at = run.start; at < run.start + run.len;
-             at += t->page_size) {
-            set_stored(t, at / t->page_size);
-        }
+        bitmap_set(t->stored, run.start / page_size, run.len / page_size);
         t->size += run.len;
     }
     return t;
@@ -100,28 +92,18 @@ void ram_copy_free(RamCopy *t)
     g_free(t);
 }
 
-static bool is_zero(const uint8_t *page, size_t size)
-{
-    return !page[0] && !memcmp(page, page + 1, size - 1);
-}
-
-static bool test(const unsigned long *bits, uint64_t page)
-{
-    return bits[page / WORD_BITS] & (1ul << (page % WORD_BITS));
-}
-
 void ram_copy_add(RamCopy *t, const uint8_t *host,
                   uint64_t start, uint64_t end)
 {
     for (uint64_t at = start; at < end; at += t->page_size) {
         uint64_t page = at / t->page_size;
 
-        if (is_zero(host + at, t->page_size)) {
+        if (buffer_is_zero(host + at, t->page_size)) {
             continue;
         }
         memcpy(t->copy + at, host + at, t->page_size);
-        if (!test(t->stored, page)) {
-            set_stored(t, page);
+        if (!test_bit(page, t->stored)) {
+            set_bit(page, t->stored);
             t->size += t->page_size;
         }
     }
@@ -134,7 +116,7 @@ void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
                                                  runs->len - 1) : NULL;
 
     for (uint64_t at = start; at < end; at += page_size) {
-        if (is_zero(host + at, page_size)) {
+        if (buffer_is_zero(host + at, page_size)) {
             continue;
         }
         if (last && last->start + last->len == at) {
@@ -173,17 +155,17 @@ static bool is_same(const RamCopy *t, const uint8_t *host, uint64_t page)
 {
     uint64_t at = page * t->page_size;
 
-    return test(t->stored, page)
+    return test_bit(page, t->stored)
            ? !memcmp(host + at, t->copy + at, t->page_size)
-           : is_zero(host + at, t->page_size);
+           : buffer_is_zero(host + at, t->page_size);
 }
 
 static unsigned long sample(unsigned turn)
 {
     unsigned long bits = 0;
 
-    for (unsigned i = turn % SAMPLE_EVERY; i < WORD_BITS; i += SAMPLE_EVERY) {
-        bits |= 1ul << i;
+    for (turn %= SAMPLE_EVERY; turn < BITS_PER_LONG; turn += SAMPLE_EVERY) {
+        bits |= 1ul << turn;
     }
     return bits;
 }
@@ -197,7 +179,7 @@ static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
     for (; candidates; candidates &= candidates - 1) {
         unsigned bit = __builtin_ctzl(candidates);
 
-        if (is_same(t, host, w * WORD_BITS + bit)) {
+        if (is_same(t, host, w * BITS_PER_LONG + bit)) {
             found |= 1ul << bit;
         }
     }
@@ -212,7 +194,7 @@ static void fetch_ahead(const RamCopy *t, const uint8_t *host, size_t w,
                         unsigned long next)
 {
     if (next) {
-        uint64_t at = (w * WORD_BITS + __builtin_ctzl(next)) * t->page_size;
+        uint64_t at = (w * BITS_PER_LONG + __builtin_ctzl(next)) * t->page_size;
 
         __builtin_prefetch(host + at, 1);
         __builtin_prefetch(t->copy + at, 0);
@@ -247,7 +229,7 @@ void ram_copy_restore(RamCopy *t, uint8_t *host,
         }
         for (; now; now &= now - 1) {
             unsigned bit = __builtin_ctzl(now);
-            uint64_t at = (w * WORD_BITS + bit) * size;
+            uint64_t at = (w * BITS_PER_LONG + bit) * size;
 
             fetch_ahead(t, host, w, now & (now - 1));
             if (stored & (1ul << bit)) {
@@ -267,22 +249,28 @@ void ram_copy_spare(const RamCopy *t, unsigned long *dirty,
     }
 }
 
+static bool is_dirty_zero(const RamCopy *t, const unsigned long *dirty,
+                          uint64_t page)
+{
+    return test_bit(page, dirty) && !test_bit(page, t->stored);
+}
+
 bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
                     uint64_t from, uint64_t *start, uint64_t *end)
 {
     uint64_t page = from / t->page_size, pages = t->len / t->page_size;
 
-    while (page < pages && !(test(dirty, page) && !test(t->stored, page))) {
+    while (page < pages && !is_dirty_zero(t, dirty, page)) {
         /* whole words at once where there is nothing */
-        page = dirty[page / WORD_BITS] & ~t->stored[page / WORD_BITS] &
-               (~0ul << (page % WORD_BITS))
-               ? page + 1 : (page / WORD_BITS + 1) * WORD_BITS;
+        page = dirty[page / BITS_PER_LONG] & ~t->stored[page / BITS_PER_LONG] &
+               (~0ul << (page % BITS_PER_LONG))
+               ? page + 1 : (page / BITS_PER_LONG + 1) * BITS_PER_LONG;
     }
     if (page >= pages) {
         return false;
     }
     *start = page * t->page_size;
-    while (page < pages && test(dirty, page) && !test(t->stored, page)) {
+    while (page < pages && is_dirty_zero(t, dirty, page)) {
         page++;
     }
     *end = page * t->page_size;
@@ -298,11 +286,11 @@ void ram_copy_compare(const RamCopy *t, uint8_t *host,
     for (size_t w = first; w < last; w++) {
         unsigned long left = present ? present[w] | t->stored[w] : ~0ul;
 
-        if (pages - w * WORD_BITS < WORD_BITS) {
-            left &= (1ul << (pages % WORD_BITS)) - 1;
+        if (pages - w * BITS_PER_LONG < BITS_PER_LONG) {
+            left &= (1ul << (pages % BITS_PER_LONG)) - 1;
         }
         for (; left; left &= left - 1) {
-            uint64_t page = w * WORD_BITS + __builtin_ctzl(left);
+            uint64_t page = w * BITS_PER_LONG + __builtin_ctzl(left);
             uint64_t at = page * t->page_size;
 
             counts->compared++;
@@ -313,7 +301,7 @@ void ram_copy_compare(const RamCopy *t, uint8_t *host,
             if (differing) {
                 differing[w] |= left & -left;
             }
-            if (test(t->stored, page)) {
+            if (test_bit(page, t->stored)) {
                 memcpy(host + at, t->copy + at, t->page_size);
                 counts->copied++;
             } else {

