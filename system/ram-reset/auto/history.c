@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "system/ram-reset/auto/history.h"
+#include "system/ram-reset/prim/ranges.h"
 
 /* The policy's pages */
 #define PAGE_SIZE 4096
@@ -86,12 +87,12 @@ static void count_resident(History *h, const GArray *data)
     }
     for (unsigned i = 0; i < data->len; i++) {
         PrimRange range = g_array_index(data, PrimRange, i);
-        uint64_t len;
 
-        for (; range.len; range.start += len, range.len -= len) {
-            len = MIN(range.len, h->chunk - range.start % h->chunk);
-            h->chunks[range.start / h->chunk].resident +=
-                DIV_ROUND_UP(len, PAGE_SIZE);
+        while (range.len) {
+            PrimRange piece = prim_range_cut(&range, h->chunk);
+
+            h->chunks[piece.start / h->chunk].resident +=
+                DIV_ROUND_UP(piece.len, PAGE_SIZE);
         }
     }
 }
@@ -124,13 +125,12 @@ const PolicyChunk *history_chunks(const History *h, size_t *nr, uint64_t *chunk)
     return h->chunks;
 }
 
-static void add_stored(History *h, uint64_t start, uint64_t end)
+static void add_stored(History *h, PrimRange range)
 {
-    uint64_t upto;
+    while (range.len) {
+        PrimRange piece = prim_range_cut(&range, h->chunk);
 
-    for (; start < end; start = upto) {
-        upto = MIN(end, (start / h->chunk + 1) * h->chunk);
-        h->chunks[start / h->chunk].stored += (upto - start) / PAGE_SIZE;
+        h->chunks[piece.start / h->chunk].stored += piece.len / PAGE_SIZE;
     }
 }
 
@@ -152,7 +152,7 @@ static void count_stored(History *h, const ZeroMap *known)
         if (start < at) {
             start = MAX(QEMU_ALIGN_DOWN(start, PAGE_SIZE), counted);
             counted = ROUND_UP(at, PAGE_SIZE);
-            add_stored(h, start, counted);
+            add_stored(h, (PrimRange) { start, counted - start });
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "system/ram-reset/auto/plan.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset/prim/ranges.h"
 #include "system/ram-reset/reset.h"
 
 #define PAGE_SIZE 4096
@@ -96,14 +97,14 @@ static void add_part(RamResetBlock *blk, uint64_t start, uint64_t end,
 static GArray *without_discarded(GArray *data, uint64_t chunk,
                                  const bool *discard)
 {
-    GArray *left = g_array_new(false, false, sizeof(PrimRange));
+    GArray *left = prim_ranges_new();
 
     for (unsigned i = 0; i < data->len; i++) {
-        PrimRange range = g_array_index(data, PrimRange, i), piece;
+        PrimRange range = g_array_index(data, PrimRange, i);
 
-        for (; range.len; range.start += piece.len, range.len -= piece.len) {
-            piece.start = range.start;
-            piece.len = MIN(range.len, chunk - range.start % chunk);
+        while (range.len) {
+            PrimRange piece = prim_range_cut(&range, chunk);
+
             if (!discard[piece.start / chunk]) {
                 g_array_append_val(left, piece);
             }

@@ -8,6 +8,7 @@
 #include "qemu/bitmap.h"
 #include "qemu/cutils.h"
 #include "system/ram-reset/block/copy.h"
+#include "system/ram-reset/prim/ranges.h"
 
 /* One in so many loads samples an untracked page; divides BITS_PER_LONG */
 #define SAMPLE_EVERY 8
@@ -112,20 +113,9 @@ void ram_copy_add(RamCopy *t, const uint8_t *host,
 void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
                         size_t page_size, GArray *runs)
 {
-    PrimRange *last = runs->len ? &g_array_index(runs, PrimRange,
-                                                 runs->len - 1) : NULL;
-
     for (uint64_t at = start; at < end; at += page_size) {
-        if (buffer_is_zero(host + at, page_size)) {
-            continue;
-        }
-        if (last && last->start + last->len == at) {
-            last->len += page_size;
-        } else {
-            PrimRange run = { at, page_size };
-
-            g_array_append_val(runs, run);
-            last = &g_array_index(runs, PrimRange, runs->len - 1);
+        if (!buffer_is_zero(host + at, page_size)) {
+            prim_ranges_add(runs, at, at + page_size, 0);
         }
     }
 }

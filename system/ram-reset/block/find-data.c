@@ -8,24 +8,7 @@
 #include "qemu/bitmap.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block/overlay-map.h"
-
-static GArray *new_ranges(void)
-{
-    return g_array_new(false, false, sizeof(PrimRange));
-}
-
-/* What of @range lies in [@start, @end) */
-static void add_clipped(GArray *ranges, PrimRange range, uint64_t start,
-                        uint64_t end)
-{
-    uint64_t to = MIN(range.start + range.len, end);
-
-    range.start = MAX(range.start, start);
-    if (range.start < to) {
-        range.len = to - range.start;
-        g_array_append_val(ranges, range);
-    }
-}
+#include "system/ram-reset/prim/ranges.h"
 
 /*
  * In one go: looking for the end of data that runs on to the end of a file
@@ -35,36 +18,14 @@ static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
                           uint64_t start, uint64_t end, bool *certain)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
-    GArray *data = new_ranges();
+    GArray *data = prim_ranges_new();
 
     *certain = prim_data_begin(it, &blk->map, backing, start, end);
     while (prim_data_next(it, &start, &end)) {
-        PrimRange range = { start, end - start };
-
-        g_array_append_val(data, range);
+        prim_ranges_add(data, start, end, 0);
     }
     prim_data_end(it);
     return data;
-}
-
-/* Ranges in rising order, maybe overlapping, made disjoint */
-static GArray *merge_ranges(GArray *ranges)
-{
-    GArray *merged = new_ranges();
-
-    for (unsigned i = 0; i < ranges->len; i++) {
-        PrimRange range = g_array_index(ranges, PrimRange, i), *last;
-
-        last = merged->len
-               ? &g_array_index(merged, PrimRange, merged->len - 1) : NULL;
-        if (last && range.start <= last->start + last->len) {
-            last->len = MAX(last->len, range.start + range.len - last->start);
-        } else {
-            g_array_append_val(merged, range);
-        }
-    }
-    g_array_unref(ranges);
-    return merged;
 }
 
 static int by_start(const void *a, const void *b)
@@ -82,13 +43,14 @@ static int by_start(const void *a, const void *b)
 static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
                               uint64_t start, uint64_t end, bool *certain)
 {
-    GArray *data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end, certain);
+    g_autoptr(GArray) data = ask_kernel(blk, PRIM_PRIVATE_ZERO, start, end,
+                                        certain);
+    GArray *merged = prim_ranges_new();
 
-    for (unsigned i = 0; i < runs->len; i++) {
-        add_clipped(data, g_array_index(runs, PrimRange, i), start, end);
-    }
+    prim_ranges_add_within(data, runs, start, end);
     g_array_sort(data, by_start);
-    return merge_ranges(data);
+    prim_ranges_add_within(merged, data, start, end);
+    return merged;
 }
 
 /* As if @blk were @backing */
@@ -117,10 +79,8 @@ GArray *ram_reset_find_populated(const RamResetBlock *blk, uint64_t start,
     if (!blk->data) {
         return ram_reset_find_data(blk, start, end, NULL);
     }
-    part = new_ranges();
-    for (unsigned i = 0; i < blk->data->len; i++) {
-        add_clipped(part, g_array_index(blk->data, PrimRange, i), start, end);
-    }
+    part = prim_ranges_new();
+    prim_ranges_add_within(part, blk->data, start, end);
     return part;
 }
 
@@ -137,17 +97,12 @@ GArray *ram_reset_find_content(const RamResetBlock *blk)
     if (!blk->known) {
         return ram_reset_find_data(blk, 0, blk->map.len, NULL);
     }
-    ranges = new_ranges();
+    ranges = prim_ranges_new();
     while (at < blk->map.len) {
-        PrimRange range = { .start = at };
+        uint64_t start = at + zeromap_run(blk->known, at, blk->map.len - at);
 
-        range.start += zeromap_run(blk->known, at, blk->map.len - at);
-        range.len = zeromap_gap(blk->known, range.start,
-                                blk->map.len - range.start);
-        if (range.len) {
-            g_array_append_val(ranges, range);
-        }
-        at = range.start + range.len;
+        at = start + zeromap_gap(blk->known, start, blk->map.len - start);
+        prim_ranges_add(ranges, start, at, 0);
     }
     return ranges;
 }

@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "system/ram-reset-flags.h"
 #include "system/ram-reset/block/overlay-map.h"
+#include "system/ram-reset/prim/ranges.h"
 
 /*
  * @fd: the file, as a mapping keeps it locked in any case; @runs: of
@@ -38,17 +39,6 @@ static void clear(void *mapped)
         close(m->fd);
     }
     g_array_unref(m->runs);
-}
-
-static GArray *copy(const GArray *runs)
-{
-    GArray *new = g_array_sized_new(false, false, sizeof(PrimRange),
-                                    runs->len);
-
-    if (runs->len) {
-        g_array_append_vals(new, runs->data, runs->len);
-    }
-    return new;
 }
 
 static Mapped *find(const void *host, const void *rb)
@@ -91,29 +81,12 @@ static bool touches(const Mapped *m, uint64_t start, uint64_t end)
 
 static void take_out(Mapped *m, uint64_t start, uint64_t end)
 {
-    unsigned i = first_run(m, start);
+    GArray *left = prim_ranges_new();
 
-    while (i < m->runs->len) {
-        PrimRange *run = &g_array_index(m->runs, PrimRange, i);
-        PrimRange rest = { end, run->start + run->len - end };
-
-        if (run->start >= end) {
-            return;
-        }
-        if (run->start + run->len <= end) {
-            rest.len = 0;
-        }
-        if (run->start < start) {
-            run->len = start - run->start;
-            i++;
-        } else {
-            g_array_remove_index(m->runs, i);
-        }
-        if (rest.len) {
-            g_array_insert_val(m->runs, i, rest);
-            return;
-        }
-    }
+    prim_ranges_add_within(left, m->runs, 0, start);
+    prim_ranges_add_within(left, m->runs, end, UINT64_MAX);
+    g_array_unref(m->runs);
+    m->runs = left;
 }
 
 static unsigned count_taken_out(void)
@@ -131,7 +104,7 @@ void overlay_map_add(const void *host, const void *rb, int fd,
 {
     Mapped m = {
         .host = host, .rb = rb, .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
-        .runs = copy(runs),
+        .runs = g_array_copy((GArray *)runs),
     };
 
     g_mutex_lock(&lock);
@@ -185,7 +158,7 @@ GArray *overlay_map_copy(const void *host, const void *rb)
 
     g_mutex_lock(&lock);
     m = find(host, rb);
-    runs = m ? copy(m->runs) : NULL;
+    runs = m ? g_array_copy(m->runs) : NULL;
     g_mutex_unlock(&lock);
     return runs;
 }

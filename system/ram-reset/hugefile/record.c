@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/cutils.h"
 #include <sys/file.h>
 #include "system/ram-reset/hugefile/record.h"
 #include "system/ram-reset/prim/prim.h"
@@ -37,13 +38,10 @@ char *hugefile_record_boot_id(void)
     return g_strchomp(id);
 }
 
-/* As file systems on a disk leave what was written just before a power cut */
-static bool is_nul(const char *text, size_t len)
-{
-    return !text[0] && !memcmp(text, text + 1, len - 1);
-}
-
-/* What is written to must have been one of ours, damaged or not */
+/*
+ * What is written to must have been one of ours, damaged or not.  File systems
+ * on a disk leave zeros if the power was cut just after it was written.
+ */
 static char *content_refusal(int fd)
 {
     struct stat st;
@@ -58,7 +56,7 @@ static char *content_refusal(int fd)
         n = pread(fd, text, st.st_size, 0);
         if (!st.st_size || (n == st.st_size &&
                             (g_str_has_prefix(text, HEADER) ||
-                             is_nul(text, n) ||
+                             buffer_is_zero(text, n) ||
                              g_strstr_len(text, n, "\n" CHECKSUM)))) {
             return NULL;
         }

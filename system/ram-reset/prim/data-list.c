@@ -45,17 +45,10 @@ bool prim_data_next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end)
     while (l && l->at < l->nr && l->ranges[l->at].end <= it->pos) {
         l->at++;
     }
-    if (!l || l->at == l->nr || l->ranges[l->at].start >= it->to) {
+    if (!l || l->at == l->nr) {
         return false;
     }
     *start = l->ranges[l->at].start;
-    if (*start < it->pos) {
-        *start = it->pos;
-    }
     *end = l->ranges[l->at].end;
-    if (*end > it->to) {
-        *end = it->to;
-    }
-    it->pos = *end;
     return true;
 }

@@ -41,7 +41,7 @@ static bool is_shmem(int fd)
 static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     *start = it->pos;
-    *end = it->pos = it->to;
+    *end = it->to;
     return true;
 }
 
@@ -49,12 +49,10 @@ static bool next_is_all(PrimDataIter *it, uint64_t *start, uint64_t *end)
 static bool pagemap_data(PrimDataIter *it, uint64_t page, uint64_t last)
 {
     if (page - it->buf_first >= it->buf_len) {
-        size_t want = sizeof(it->buf.words);
+        size_t want = MIN(sizeof(it->buf.words),
+                          (last - page + 1) * sizeof(uint64_t));
         ssize_t got;
 
-        if ((last - page + 1) * sizeof(uint64_t) < want) {
-            want = (last - page + 1) * sizeof(uint64_t);
-        }
         do {
             got = COUNT(it->map, pread(it->pagemap, it->buf.words, want,
                                        page * sizeof(uint64_t)));
@@ -83,18 +81,11 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
         return false;
     }
     *start = (page - first) * base;
-    if (*start < it->pos) {
-        *start = it->pos;
-    }
     /* Not asked once more, when the answer might be another */
     do {
         page++;
     } while (page < to && pagemap_data(it, page, to - 1));
     *end = (page - first) * base;
-    if (*end > it->to) {
-        *end = it->to;
-    }
-    it->pos = *end;
     return true;
 }
 
@@ -144,16 +135,9 @@ static bool next_by_scan(PrimDataIter *it, uint64_t *start, uint64_t *end)
             return next_by_pagemap(it, start, end);
         }
     }
-    *start = it->buf.ranges[it->buf_first].start - host;
-    if (*start < it->pos || it->buf.ranges[it->buf_first].start < host) {
-        *start = it->pos;
-    }
+    *start = MAX(it->buf.ranges[it->buf_first].start, host) - host;
     *end = it->buf.ranges[it->buf_first].end - host;
-    if (*end > it->to) {
-        *end = it->to;
-    }
     it->buf_first++;
-    it->pos = *end;
     return true;
 }
 
@@ -182,7 +166,7 @@ static bool list_shared_file(PrimDataIter *it)
     bool listed = begin_page_table(it);
     struct stat st;
 
-    while (listed && next_by_scan(it, &start, &end)) {
+    while (listed && prim_data_next(it, &start, &end)) {
         found += end - start;
         listed = it->next == next_by_scan &&
                  prim_data_list_add(it, start, end);
@@ -217,10 +201,6 @@ static bool next_by_seek(PrimDataIter *it, uint64_t *start, uint64_t *end)
     }
     hole = COUNT(it->map, lseek(it->map->fd, data, SEEK_HOLE));
     *end = hole > data ? hole - file : it->to;
-    if (*end > it->to) {
-        *end = it->to;
-    }
-    it->pos = *end;
     return true;
 }
 
@@ -249,7 +229,9 @@ bool prim_data_begin(PrimDataIter *it, const PrimMap *map,
 
 bool prim_data_next(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
-    if (it->pos < it->to && it->next(it, start, end)) {
+    if (it->pos < it->to && it->next(it, start, end) && *start < it->to) {
+        *start = MAX(*start, it->pos);
+        *end = it->pos = MIN(*end, it->to);
         return true;
     }
     it->pos = it->to;

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/cutils.h"
 #include "system/ram-reset/prim/internal.h"
 
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
@@ -42,8 +43,7 @@ static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
         ssize_t n = COUNT(map, pread(map->fd, buf, sizeof(buf),
                                      map->fd_offset + offset + at));
 
-        if (n != (ssize_t)sizeof(buf) || buf[0] ||
-            memcmp(buf, buf + 1, sizeof(buf) - 1)) {
+        if (n != (ssize_t)sizeof(buf) || !buffer_is_zero(buf, sizeof(buf))) {
             return true;
         }
     }
@@ -64,10 +64,7 @@ static bool list_hugepages(PrimDataIter *it, uint64_t *found)
 
         if (at >= told) {
             first = at;
-            told = at + sizeof(it->buf) * base;
-            if (told > map->len) {
-                told = map->len;
-            }
+            told = MIN(at + sizeof(it->buf) * base, map->len);
             if (COUNT(map, mincore(map->host + at, told - at, vec)) < 0) {
                 return false;
             }
@@ -128,12 +125,11 @@ static bool next_by_hugepage(PrimDataIter *it, uint64_t *start, uint64_t *end)
     if (at >= it->to) {
         return false;
     }
-    *start = at < it->pos ? it->pos : at;
+    *start = at;
     do {
         at += size;
     } while (at < it->to && hugetlb_data(it, at));
-    *end = at < it->to ? at : it->to;
-    it->pos = *end;
+    *end = at;
     return true;
 }
 

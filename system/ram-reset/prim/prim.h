@@ -145,6 +145,7 @@ void prim_clear_fence(void);
  */
 typedef struct PrimDataIter {
     const PrimMap *map;
+    /* The next range that ends behind @pos; prim_data_next() cuts it */
     bool (*next)(struct PrimDataIter *it, uint64_t *start, uint64_t *end);
     uint64_t pos, to;
     int pagemap;

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "system/ram-reset/prim/ranges.h"
 #include "system/ram-reset/template/file-internal.h"
 
 /* The smallest gap that is worth a mapping of its own, in pages */
@@ -52,30 +53,15 @@ void template_file_free(TemplateFile *f)
     g_free(f);
 }
 
-uint64_t template_runs_size(const GArray *runs)
-{
-    uint64_t bytes = 0;
-
-    for (unsigned i = 0; i < runs->len; i++) {
-        bytes += g_array_index(runs, PrimRange, i).len;
-    }
-    return bytes;
-}
-
+/* Runs with less than @gap between them become one */
 static GArray *join(const GArray *runs, uint64_t gap)
 {
-    GArray *joined = g_array_new(false, false, sizeof(PrimRange));
+    GArray *joined = prim_ranges_new();
 
     for (unsigned i = 0; i < runs->len; i++) {
-        PrimRange run = g_array_index(runs, PrimRange, i), *last;
+        PrimRange run = g_array_index(runs, PrimRange, i);
 
-        last = joined->len
-               ? &g_array_index(joined, PrimRange, joined->len - 1) : NULL;
-        if (last && run.start - (last->start + last->len) < gap) {
-            last->len = run.start + run.len - last->start;
-        } else {
-            g_array_append_val(joined, run);
-        }
+        prim_ranges_add(joined, run.start, run.start + run.len, gap - 1);
     }
     return joined;
 }
@@ -85,12 +71,12 @@ void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
 {
     TemplateBlock b = { .name = g_strdup(name), .len = len, .runs = runs };
     uint64_t gap = FIRST_GAP * f->page_size;
-    const uint64_t most = 2 * template_runs_size(runs);
+    const uint64_t most = 2 * prim_ranges_size(runs);
 
     while (b.runs->len > TEMPLATE_FILE_RUNS) {
         GArray *joined = join(b.runs, gap);
 
-        if (template_runs_size(joined) > most) {
+        if (prim_ranges_size(joined) > most) {
             g_array_unref(joined);
             break;
         }
@@ -106,7 +92,7 @@ uint64_t template_file_content(const TemplateFile *f)
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < f->blocks->len; i++) {
-        bytes += template_runs_size(template_file_block(f, i)->runs);
+        bytes += prim_ranges_size(template_file_block(f, i)->runs);
     }
     return bytes;
 }

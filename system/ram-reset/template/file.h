@@ -82,9 +82,6 @@ void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
 /* Closes it, if it is open */
 void template_file_free(TemplateFile *f);
 
-/* Bytes in @runs, of PrimRange */
-uint64_t template_runs_size(const GArray *runs);
-
 /* Bytes in the runs of all blocks */
 uint64_t template_file_content(const TemplateFile *f);
 

@@ -13,6 +13,7 @@
 #include "system/ram-reset/block/overlay.h"
 #include "system/ram-reset/block/threads.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset/prim/ranges.h"
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/template/store.h"
 
@@ -145,7 +146,7 @@ static void *copy_worker(void *opaque)
 
 static GArray *cut_runs(const GArray *runs)
 {
-    GArray *pieces = g_array_new(false, false, sizeof(PrimRange));
+    GArray *pieces = prim_ranges_new();
 
     for (unsigned i = 0; i < runs->len; i++) {
         PrimRange run = g_array_index(runs, PrimRange, i), piece;
@@ -190,7 +191,7 @@ static bool is_better_written(const RamResetBlock *blk, uint64_t bytes)
 static void copy(RamResetBlock *blk, const RamCopy *t, const GArray *runs)
 {
     g_autoptr(GArray) pieces = cut_runs(runs);
-    uint64_t bytes = template_runs_size(runs);
+    uint64_t bytes = prim_ranges_size(runs);
     CopyJob job = {
         .from = ram_copy_bytes(t), .to = &blk->map, .pieces = pieces,
         .by_file = is_better_written(blk, bytes),
@@ -231,7 +232,7 @@ static void describe_mapped(RamResetBlock *blk, const Done *done,
     blk->info->strategy = g_strdup("template");
     blk->info->system_calls = done->info->system_calls;
     blk->info->reset_ns = done->info->reset_ns;
-    blk->info->mapped_pages = template_runs_size(runs) / page;
+    blk->info->mapped_pages = prim_ranges_size(runs) / page;
     blk->info->skipped_pages = blk->map.len / page - blk->info->mapped_pages;
     describe(blk, g_strdup("the template is mapped, pages are copied when they "
                            "are written to"));

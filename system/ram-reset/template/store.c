@@ -15,6 +15,7 @@
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset/prim/ranges.h"
 #include "system/ram-reset/template/dir.h"
 #include "system/ram-reset/template/refusal.h"
 #include "system/ram-reset/template/store.h"
@@ -157,7 +158,7 @@ static GArray *find_runs(const RamResetBlock *blk)
 {
     uint64_t page = qemu_target_page_size();
     g_autoptr(GArray) content = ram_reset_find_content(blk);
-    GArray *runs = g_array_new(false, false, sizeof(PrimRange));
+    GArray *runs = prim_ranges_new();
     uint64_t done = 0;
 
     for (unsigned i = 0; i < content->len; i++) {
