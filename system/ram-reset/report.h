@@ -7,18 +7,27 @@
 #ifndef RAM_RESET_REPORT_H
 #define RAM_RESET_REPORT_H
 
+#include "qapi/error.h"
+#include "qemu/error-report.h"
 #include "system/ram-reset/options.h"
 
 /* All begin with the type and id of @rr: "ram-reset-auto 'rr0': ..." */
 
 /* As error_setg() */
-void ram_reset_error(RamReset *rr, Error **errp, const char *fmt, ...)
-    G_GNUC_PRINTF(3, 4);
-
-/* To an error that has been set; for ERRP_GUARD() */
-void ram_reset_error_prepend(RamReset *rr, Error **errp);
+#define ram_reset_error(rr, errp, fmt, ...) \
+    error_setg(errp, "%s '%s': " fmt, object_get_typename(OBJECT(rr)), \
+               ram_reset_id(rr), ## __VA_ARGS__)
 
 /* As warn_report() */
-void ram_reset_warn(RamReset *rr, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
+#define ram_reset_warn(rr, fmt, ...) \
+    warn_report("%s '%s': " fmt, object_get_typename(OBJECT(rr)), \
+                ram_reset_id(rr), ## __VA_ARGS__)
+
+/* To an error that has been set; for ERRP_GUARD() */
+static inline void ram_reset_error_prepend(RamReset *rr, Error **errp)
+{
+    error_prepend(errp, "%s '%s': ", object_get_typename(OBJECT(rr)),
+                  ram_reset_id(rr));
+}
 
 #endif
