@@ -17,24 +17,6 @@
 typedef bool ContentFunc(RAMBlock *rb, uint64_t start, const uint8_t *data,
                          uint64_t len, void *opaque);
 
-/* A hole reads zero, and stays one; false if the file cannot be read */
-static bool read_file(const PrimMap *map, uint64_t start, uint8_t *buf,
-                      size_t len)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t n = RETRY_ON_EINTR(pread(map->fd, buf + done, len - done,
-                                         map->fd_offset + start + done));
-
-        if (n <= 0) {
-            return false;
-        }
-        done += n;
-    }
-    return true;
-}
-
 static void foreach_private_hugepage(RAMBlock *rb, const PrimMap *map,
                                      ContentFunc *func, void *opaque)
 {
@@ -65,7 +47,9 @@ void ram_reset_foreach_content(RAMBlock *rb, ContentFunc *func, void *opaque)
         const uint8_t *data = map.host + start;
 
         len = MIN(PIECE_SIZE, map.len - start);
-        if (by_file && read_file(&map, start, buf, len)) {
+        /* A hole reads zero, and stays one */
+        if (by_file && prim_read_all(map.fd, buf, len,
+                                     map.fd_offset + start) == len) {
             data = buf;
         }
         if (!func(rb, start, data, len, opaque)) {

@@ -265,7 +265,6 @@ bool hugefile_record_read(int fd, HugeRecord *rec, char **reason)
 {
     g_autofree char *text = NULL;
     struct stat st;
-    off_t done = 0;
 
     hugefile_record_clear(rec);
     *reason = NULL;
@@ -274,45 +273,23 @@ bool hugefile_record_read(int fd, HugeRecord *rec, char **reason)
         return false;
     }
     text = g_malloc0(st.st_size + 1);
-    while (done < st.st_size) {
-        ssize_t n = pread(fd, text + done, st.st_size - done, done);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            *reason = g_strdup_printf("it cannot be read: %s",
-                                      g_strerror(n < 0 ? errno : EIO));
-            return false;
-        }
-        done += n;
-    }
-    if (!done) {
+    if (prim_read_all(fd, text, st.st_size, 0) < (size_t)st.st_size) {
+        *reason = g_strdup_printf("it cannot be read: %s", g_strerror(errno));
         return false;
     }
-    *reason = parse_record(rec, text, done);
+    if (!st.st_size) {
+        return false;
+    }
+    *reason = parse_record(rec, text, st.st_size);
     return !*reason;
 }
 
 static int write_text(int fd, const char *text)
 {
-    size_t len = strlen(text), done = 0;
+    size_t len = strlen(text);
 
-    if (ftruncate(fd, 0) < 0) {
-        return -errno;
-    }
-    while (done < len) {
-        ssize_t n = pwrite(fd, text + done, len - done, done);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return n < 0 ? -errno : -EIO;
-        }
-        done += n;
-    }
-    return 0;
+    return ftruncate(fd, 0) < 0 || prim_write_all(fd, text, len, 0) < len
+           ? -errno : 0;
 }
 
 int hugefile_record_write(int fd, const HugeRecord *rec)

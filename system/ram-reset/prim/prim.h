@@ -173,6 +173,13 @@ void prim_data_end(PrimDataIter *it);
 bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset);
 
 /*
+ * pread() and pwrite(), repeated until all @len bytes are done.  They return
+ * how many are; if these are fewer, errno is set, to EIO at the end of a file.
+ */
+size_t prim_read_all(int fd, void *buf, size_t len, uint64_t offset);
+size_t prim_write_all(int fd, const void *buf, size_t len, uint64_t offset);
+
+/*
  * What makes a file larger than RLIMIT_FSIZE allows, or writes behind that,
  * fails with EFBIG and raises a signal that would end the process.  Between
  * these two, in one thread, it only fails.  errno is as it was.

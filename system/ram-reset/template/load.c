@@ -118,15 +118,9 @@ static void copy_piece(const CopyJob *job, const PrimRange *piece)
     PrimLimit limit;
 
     prim_limit_begin(&limit);
-    while (job->by_file && done < piece->len) {
-        ssize_t n = RETRY_ON_EINTR(pwrite(
-            job->to->fd, from + done, piece->len - done,
-            job->to->fd_offset + piece->start + done));
-
-        if (n <= 0) {
-            break;
-        }
-        done += n;
+    if (job->by_file) {
+        done = prim_write_all(job->to->fd, from, piece->len,
+                              job->to->fd_offset + piece->start);
     }
     prim_limit_end(&limit);
     memcpy(job->to->host + piece->start + done, from + done,

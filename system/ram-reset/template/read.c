@@ -8,25 +8,6 @@
 #include "system/ram-reset/template/file-internal.h"
 #include "system/ram-reset/prim/trusted-file.h"
 
-static bool read_all(int fd, void *buf, size_t len, uint64_t offset)
-{
-    size_t done = 0;
-
-    while (done < len) {
-        ssize_t n = pread(fd, (char *)buf + done, len - done, offset + done);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            errno = n < 0 ? errno : EIO;
-            return false;
-        }
-        done += n;
-    }
-    return true;
-}
-
 static char *read_index(TemplateFile *f, uint64_t size)
 {
     g_autoptr(GVariant) index = NULL;
@@ -35,7 +16,8 @@ static char *read_index(TemplateFile *f, uint64_t size)
     TemplateHead head;
     const char *wrong;
 
-    if (size < sizeof(head) || !read_all(f->fd, &head, sizeof(head), 0)) {
+    if (size < sizeof(head) ||
+        prim_read_all(f->fd, &head, sizeof(head), 0) < sizeof(head)) {
         return g_strdup("it is cut short");
     }
     if (head.magic != TEMPLATE_FILE_MAGIC) {
@@ -46,7 +28,8 @@ static char *read_index(TemplateFile *f, uint64_t size)
         return g_strdup("it is cut short");
     }
     data = g_malloc(head.index_len ?: 1);
-    if (!read_all(f->fd, data, head.index_len, sizeof(head))) {
+    if (prim_read_all(f->fd, data, head.index_len, sizeof(head)) <
+        head.index_len) {
         return g_strdup_printf("it cannot be read: %s", g_strerror(errno));
     }
     template_file_checksum(data, head.index_len, found);

@@ -10,11 +10,6 @@
 #include "system/ram-reset/prim/trusted-file.h"
 #include <sys/resource.h>
 
-static uint64_t round_up(uint64_t n, uint64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
-
 /* @window: the whole file, on hugetlbfs, which knows no write() */
 typedef struct Output {
     int fd;
@@ -25,32 +20,17 @@ typedef struct Output {
 static bool put(const Output *out, const void *data, uint64_t len,
                 uint64_t offset)
 {
-    uint64_t done = 0;
-
     if (out->window) {
         uint64_t first = offset / out->unit * out->unit;
 
         if (fallocate(out->fd, 0, first,
-                      round_up(offset + len, out->unit) - first) < 0) {
+                      QEMU_ALIGN_UP(offset + len, out->unit) - first) < 0) {
             return false;
         }
         memcpy(out->window + offset, data, len);
         return true;
     }
-    while (done < len) {
-        ssize_t n = pwrite(out->fd, (const char *)data + done, len - done,
-                           offset + done);
-
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            errno = n < 0 ? errno : ENOSPC;
-            return false;
-        }
-        done += n;
-    }
-    return true;
+    return prim_write_all(out->fd, data, len, offset) == len;
 }
 
 static bool put_index(const TemplateFile *f, const Output *out)
@@ -97,11 +77,11 @@ static void lay_out(TemplateFile *f, uint64_t unit)
     for (unsigned i = 0; i < f->blocks->len; i++) {
         TemplateBlock *b = template_file_block(f, i);
 
-        at = round_up(at, unit);
+        at = QEMU_ALIGN_UP(at, unit);
         b->offset = at;
         at += b->len;
     }
-    f->size = round_up(at, unit);
+    f->size = QEMU_ALIGN_UP(at, unit);
 }
 
 /*

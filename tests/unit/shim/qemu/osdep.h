@@ -34,4 +34,6 @@
 #include <time.h>
 #include <unistd.h>
 
+#define QEMU_ALIGN_UP(n, unit) (((n) + (unit) - 1) / (unit) * (unit))
+
 #endif
