@@ -128,7 +128,6 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
     char *reason;
 
     hf->info.reused_pages = (uint64_t)st->st_blocks * 512 / page_size;
-    hf->old = bitmap_new(pages);
     if (hf->notice < 0) {
         reason = g_strdup("the kernel cannot watch the file (inotify)");
     } else if (hugefile_record_read(hf->state_fd, &rec, &reason)) {
@@ -140,16 +139,13 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
         reason = g_strdup("there is no record of it");
     }
     if (reason) {
+        hf->old = bitmap_new(pages);
         bitmap_set(hf->old, 0, pages);
         hf->info.record = g_strdup_printf("all pages may be dirty: %s",
                                           reason);
         g_free(reason);
     } else {
-        for (uint64_t i = 0; i < pages; i++) {
-            if (rec.dirty[i]) {
-                set_bit(i, hf->old);
-            }
-        }
+        hf->old = g_steal_pointer(&rec.dirty);
         hf->info.record = g_strdup("the last run has ended in order");
     }
     hugefile_record_clear(&rec);
@@ -251,8 +247,8 @@ static bool write_in_use(RamResetHugefile *hf, Error **errp)
         .page_size = qemu_fd_getpagesize(hf->claim_fd),
     };
     rec->pages = st.st_size / rec->page_size;
-    rec->dirty = g_new(bool, rec->pages);
-    memset(rec->dirty, true, rec->pages);
+    rec->dirty = bitmap_new(rec->pages);
+    bitmap_set(rec->dirty, 0, rec->pages);
     ret = hugefile_record_write(hf->state_fd, rec);
     if (ret < 0) {
         hugefile_error(hf, hf->info.state, g_strdup(strerror(-ret)), errp);

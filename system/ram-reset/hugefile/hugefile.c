@@ -33,6 +33,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/bitmap.h"
 #include "qemu/error-report.h"
 #include "qom/object_interfaces.h"
 #include "system/runstate.h"
@@ -99,7 +100,7 @@ static void hugefile_release(RamResetHugefile *hf)
     }
     rec->in_use = false;
     if (!hugefile_file_watch(hf->rb->fd, &rec->access_time)) {
-        memset(rec->dirty, true, rec->pages);
+        bitmap_set(rec->dirty, 0, rec->pages);
     }
     hugefile_record_write(hf->state_fd, rec);
     trace_ram_reset_hugefile_end(hf->path, ours);

@@ -145,7 +145,7 @@ void hugefile_clean_up(RamResetHugefile *hf)
                                            sizeof(RamResetPiece));
     RamResetBlock blk = { 0 };
 
-    memset(rec->dirty, false, rec->pages);
+    bitmap_clear(rec->dirty, 0, rec->pages);
     add_used_pieces(hf, &blk, &map, false, pieces);
     if (hf->unlink == RAM_RESET_UNLINK_NEVER && hf->clear_on_exit) {
         ram_reset_clear_pieces(map.host, pieces,
@@ -155,9 +155,7 @@ void hugefile_clean_up(RamResetHugefile *hf)
     for (unsigned i = 0; i < pieces->len; i++) {
         RamResetPiece *p = &g_array_index(pieces, RamResetPiece, i);
 
-        for (uint64_t at = p->start; at < p->start + p->len;
-             at += map.page_size) {
-            rec->dirty[at / map.page_size] = true;
-        }
+        bitmap_set(rec->dirty, p->start / map.page_size,
+                   DIV_ROUND_UP(p->len, map.page_size));
     }
 }

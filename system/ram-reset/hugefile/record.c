@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "qemu/cutils.h"
 #include <sys/file.h>
 #include "system/ram-reset/hugefile/record.h"
@@ -107,17 +108,10 @@ int hugefile_record_open(const char *path, char **reason)
 static char *format_dirty(const HugeRecord *rec)
 {
     GString *s = g_string_new(NULL);
-    uint64_t i = 0, first;
+    uint64_t first, i = 0;
 
-    while (i < rec->pages) {
-        if (!rec->dirty[i]) {
-            i++;
-            continue;
-        }
-        first = i;
-        while (i < rec->pages && rec->dirty[i]) {
-            i++;
-        }
+    while ((first = find_next_bit(rec->dirty, rec->pages, i)) < rec->pages) {
+        i = find_next_zero_bit(rec->dirty, rec->pages, first);
         g_string_append_printf(s, "%s%" G_GUINT64_FORMAT "-%" G_GUINT64_FORMAT,
                                s->len ? "," : "", first, i - 1);
     }
@@ -149,7 +143,7 @@ static bool parse_dirty(HugeRecord *rec, const char *text)
             (*text && (*text++ != ',' || !*text))) {
             return false;
         }
-        memset(rec->dirty + first, true, last - first + 1);
+        bitmap_set(rec->dirty, first, last - first + 1);
         next = last + 1;
     }
     return true;
@@ -220,7 +214,7 @@ static bool parse_fields(HugeRecord *rec, GKeyFile *kf, GError **err)
     if (!rec->pages || rec->pages > MAX_PAGES) {
         return false;
     }
-    rec->dirty = g_new0(bool, rec->pages);
+    rec->dirty = bitmap_new(rec->pages);
     return !*dirty || parse_dirty(rec, dirty);
 }
 

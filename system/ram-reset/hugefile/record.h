@@ -31,7 +31,7 @@ typedef struct HugeRecord {
     uint64_t page_size;         /* bytes */
     uint64_t pages;
     int64_t access_time;        /* ns since 1970 */
-    bool *dirty;                /* of @pages: may hold bytes of a guest */
+    unsigned long *dirty;       /* bitmap: what may hold bytes of a guest */
 } HugeRecord;
 
 /* Free what @rec points to; all zeros is a valid record to clear */

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "system/ram-reset/hugefile/record.h"
 #include "target.h"
 
@@ -34,7 +35,8 @@ static void check_again(const HugeRecord *rec)
         (hugefile_record_write(fd, rec) ||
             !hugefile_record_read(fd, &again, &reason) ||
             again.pages != rec->pages ||
-            memcmp(again.dirty, rec->dirty, rec->pages))) {
+            memcmp(again.dirty, rec->dirty,
+                   BITS_TO_LONGS(rec->pages) * sizeof(rec->dirty[0])))) {
         fuzz_fail("a record is not read as it was written");
     }
     hugefile_record_clear(&again);
@@ -78,7 +80,7 @@ void target_repair(GByteArray *input)
 
 void target_seed(GByteArray *input)
 {
-    bool dirty[8] = { true, true, false, false, true };
+    unsigned long dirty[] = { 0x13 };
     HugeRecord rec = {
         .boot_id = (char *)"0", .page_size = 2 << 20, .pages = 8,
         .dirty = dirty,

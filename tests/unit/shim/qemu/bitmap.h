@@ -10,6 +10,11 @@
 #define BITS_PER_LONG (8 * sizeof(unsigned long))
 #define BITS_TO_LONGS(nr) (((nr) + BITS_PER_LONG - 1) / BITS_PER_LONG)
 
+static inline unsigned long *bitmap_new(long nr)
+{
+    return g_new0(unsigned long, BITS_TO_LONGS(nr));
+}
+
 static inline unsigned long shim_bit(long nr)
 {
     return 1ul << (nr % BITS_PER_LONG);
