@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "hw/core/cpu.h"
 #include "system/ram-reset-compat.h"
 #include "system/kvm.h"
@@ -13,7 +14,6 @@
 #include <linux/kvm.h>
 #endif
 #include "system/ram-reset/rewind/dirty-kvm.h"
-#include "system/ram-reset/rewind/lebitmap.h"
 
 /*
  * With KVM_DIRTY_LOG_INITIALLY_SET, which QEMU asks for, each slot that is made
@@ -46,6 +46,7 @@ bool dirty_kvm_initially_set(bool set)
 }
 
 #ifdef CONFIG_KVM
+/* KVM's bitmap is little-endian on all hosts, so we clear bits of bytes */
 static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
                           const unsigned long *untracked)
 {
@@ -53,11 +54,18 @@ static void spare_in_slot(KVMSlot *slot, RAMBlock *rb,
     uint64_t start = MAX(slot->ram_start_offset, rb->offset);
     uint64_t end = MIN(slot->ram_start_offset + slot->memory_size,
                        rb->offset + rb->used_length);
+    uint64_t first = (start - rb->offset) / page;
+    uint64_t last = first + (end - start) / page;
+    uint8_t *dirty = (uint8_t *)slot->dirty_bmap;
 
-    if (slot->memory_size && slot->dirty_bmap && start < end) {
-        lebitmap_clear(slot->dirty_bmap,
-                       (start - slot->ram_start_offset) / page, untracked,
-                       (start - rb->offset) / page, (end - start) / page);
+    if (!slot->memory_size || !dirty || start >= end) {
+        return;
+    }
+    for (uint64_t i = find_next_bit(untracked, last, first); i < last;
+         i = find_next_bit(untracked, last, i + 1)) {
+        uint64_t bit = (start - slot->ram_start_offset) / page + i - first;
+
+        dirty[bit / 8] &= ~(1 << bit % 8);
     }
 }
 
