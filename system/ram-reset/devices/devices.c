@@ -266,11 +266,7 @@ static bool is_as_it_was(Unit *u, const RamResetSections *stream)
            has_sections(u, stream) && self_check(u, stream);
 }
 
-/*
- * Without the reset of its bus, a PCI device that is loaded has its place in
- * the memory map and its interrupt as before, until its configuration space is
- * loaded; so the VM state must have that
- */
+/* Its BARs and interrupt stay until its configuration space is loaded */
 static bool can_do_without_bus(Unit *u, const RamResetSections *stream)
 {
     DeviceState *dev = u->config_saved ? NULL
