@@ -46,6 +46,13 @@ static void print_auto(Monitor *mon, RamResetAutoInfo *a)
     }
 }
 
+static void print_blocker(Monitor *mon, const char *what, const char *text,
+                          const RamResetBlocker *b)
+{
+    monitor_printf(mon, "  %s: %s [%s]\n  remedy: %s\n", what, text,
+                   RamResetBlockerId_str(b->id), b->remedy);
+}
+
 static void print_objects(Monitor *mon, RamResetInfo *info)
 {
     RamResetObjectInfoList *o;
@@ -74,11 +81,14 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
                        "\n", info->self_check_failures);
     }
     if (info->rewind) {
-        monitor_printf(mon, "Rewind: baseline of %" PRIu64 " KiB%s%s%s\n",
+        monitor_printf(mon, "Rewind: baseline of %" PRIu64 " KiB%s%s\n",
                        info->rewind->baseline / 1024,
                        info->rewind->tag ? ", snapshot " : "",
-                       info->rewind->tag ?: "; not possible: ",
-                       info->rewind->tag ? "" : info->rewind->blocker ?: "");
+                       info->rewind->tag ?: "");
+        if (info->rewind->blocker) {
+            print_blocker(mon, "not possible", info->rewind->blocker,
+                          info->rewind->blocker_info);
+        }
     }
 }
 
@@ -178,8 +188,8 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     monitor_printf(mon, "Last load: '%s', %s\n", info->last_load->tag,
                    info->last_load->success ? "done" : "FAILED");
     if (info->last_load->blocker) {
-        monitor_printf(mon, "  loaded as a whole: %s\n",
-                       info->last_load->blocker);
+        print_blocker(mon, "loaded as a whole", info->last_load->blocker,
+                      info->last_load->blocker_info);
     }
     if (info->last_load->q_template) {
         monitor_printf(mon, "  RAM from the template %s\n",

@@ -25,13 +25,14 @@ void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
 {
     p->snapshot = s;
     if (ram_reset_rewind_wanted()) {
-        p->rewind_blocker = g_strdup(ram_reset_snapshot_rewind_blocker(s));
-        if (!p->rewind_blocker) {
+        p->blocker =
+            ram_reset_blocker_copy(ram_reset_snapshot_rewind_blocker(s));
+        if (!p->blocker) {
             p->way = LOAD_REWIND;
             p->ram_end = s->ram_end;
             return;
         }
-        ram_reset_no_baseline("a whole load has begun, and has not succeeded");
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_INCOMPLETE);
     }
     plan_to_load(p, bs);
 }
@@ -55,12 +56,13 @@ static void load_all_devices(LoadPlan *p)
 void load_plan_check(LoadPlan *p, BlockDriverState *bs)
 {
     bool all_are_here = ram_reset_devices_were_reset();
-    g_autofree char *blocker = NULL;
+    g_autoptr(RamResetBlocker) blocker = NULL;
 
     if (p->way != LOAD_REWIND) {
         return;
     }
-    blocker = g_strdup(ram_reset_snapshot_rewind_blocker(p->snapshot));
+    blocker =
+        ram_reset_blocker_copy(ram_reset_snapshot_rewind_blocker(p->snapshot));
     if (!blocker && all_are_here) {
         return;
     }
@@ -68,7 +70,8 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs)
     load_all_devices(p);
     qemu_system_reset(SHUTDOWN_CAUSE_SNAPSHOT_LOAD);
     if (!blocker) {
-        blocker = g_strdup(ram_reset_snapshot_rewind_blocker(p->snapshot));
+        blocker = ram_reset_blocker_copy(
+            ram_reset_snapshot_rewind_blocker(p->snapshot));
     }
     if (blocker) {
         load_plan_give_up(p, blocker);
@@ -105,10 +108,10 @@ void load_plan_begin_ram(LoadPlan *p)
     }
 }
 
-void load_plan_give_up(LoadPlan *p, const char *why)
+void load_plan_give_up(LoadPlan *p, const RamResetBlocker *why)
 {
     if (p->way == LOAD_REWIND) {
-        p->rewind_blocker = g_strdup(why);
+        p->blocker = ram_reset_blocker_copy(why);
     }
     p->way = LOAD_WHOLE;
     p->ram_end = 0;
@@ -121,7 +124,7 @@ void load_plan_give_up(LoadPlan *p, const char *why)
 
 void load_plan_clear(LoadPlan *p)
 {
-    g_free(p->rewind_blocker);
+    qapi_free_RamResetBlocker(p->blocker);
     g_free(p->identity);
     *p = (LoadPlan) { 0 };
 }

@@ -8,6 +8,7 @@
 #define MIGRATION_RAM_RESET_PLAN_H
 
 #include "migration/ram-reset-snapshot.h"
+#include "system/ram-reset/rewind/blockers.h"
 
 typedef enum LoadWay {
     LOAD_WHOLE,                 /* all of the VM state is read */
@@ -24,7 +25,7 @@ typedef enum LoadWay {
  * a whole.  Starts as zeroed memory, LOAD_WHOLE.
  *
  * @snapshot: the snapshot that is loaded
- * @rewind_blocker: why it is not a rewind, with rewind=on; else NULL
+ * @blocker: why it is not a rewind, with rewind=on; else NULL
  * @identity: of the template that is looked for, or made if there is none; NULL
  *     if the snapshot may have none, or the load is a rewind
  * @ram_end: the position in the VM state where reading goes on instead of RAM;
@@ -34,7 +35,7 @@ typedef enum LoadWay {
 typedef struct LoadPlan {
     RamResetSnapshot *snapshot;
     LoadWay way;
-    char *rewind_blocker;
+    RamResetBlocker *blocker;
     char *identity;
     int64_t ram_end;
     unsigned unchanged;
@@ -75,11 +76,11 @@ void load_plan_begin_ram(LoadPlan *p);
 /**
  * load_plan_give_up: RAM and all devices are loaded
  *
- * @why: a sentence
+ * @why: the blocker, if it was a rewind
  *
  * After the system reset, devices that were left alone have to be reset.
  */
-void load_plan_give_up(LoadPlan *p, const char *why);
+void load_plan_give_up(LoadPlan *p, const RamResetBlocker *why);
 
 /**
  * load_plan_clear: free what the plan has

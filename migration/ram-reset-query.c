@@ -52,6 +52,7 @@ void ram_reset_count_load(RamResetLoadInfo *info)
     done.rewinds += info->success && info->rewound;
     qapi_free_RamResetLoadInfo(done.last);
     done.last = info;
+    info->blocker = ram_reset_blocker_text(info->blocker_info);
 }
 
 RamResetInfo *qmp_query_ram_reset(Error **errp)

@@ -15,27 +15,25 @@
 /* How many baselines in a row may be wasted, that is, never rewound to */
 #define MAX_WASTED 2
 
-static const char mapped_ram[] = "migration capability 'mapped-ram' is on";
-
 /* BQL.  Baselines in a row that were never rewound to */
 static unsigned wasted;
 
-const char *ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s)
+const RamResetBlocker *
+ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s)
 {
-    const char *blocker = ram_reset_rewind_blocker();
+    const RamResetBlocker *blocker = ram_reset_rewind_blocker();
 
     if (blocker) {
         return blocker;
     }
     if (s != ram_reset_snapshot_current() || !s->has_baseline) {
-        return "RAM is not what this snapshot has, another one has been "
-               "loaded or saved";
+        return ram_reset_blocker(RAM_RESET_BLOCKER_OTHER_SNAPSHOT);
     }
     if (s->ignore_shared != migrate_ignore_shared()) {
-        return "migration capability 'x-ignore-shared' has been changed";
+        return ram_reset_blocker(RAM_RESET_BLOCKER_IGNORE_SHARED_CHANGED);
     }
     if (migrate_mapped_ram()) {
-        return mapped_ram;
+        return ram_reset_blocker(RAM_RESET_BLOCKER_MAPPED_RAM);
     }
     return NULL;
 }
@@ -85,7 +83,7 @@ static void take_baseline(RamResetSnapshot *s, bool loaded)
     s->has_baseline = false;
     if (migrate_mapped_ram() && ram_reset_rewind_wanted()) {
         /* Nobody has said what has been loaded */
-        ram_reset_no_baseline(mapped_ram);
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_MAPPED_RAM);
         ram_reset_stop_tracking();
         return;
     }
@@ -93,8 +91,7 @@ static void take_baseline(RamResetSnapshot *s, bool loaded)
         return;
     }
     if (s->ram_end <= 0) {
-        ram_reset_forget_baseline("in the snapshot, RAM lies between other "
-                                  "things");
+        ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
         return;
     }
     s->has_baseline = true;
@@ -107,8 +104,7 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s)
     if (is_worth_a_baseline(s) || ram_reset_has_template()) {
         take_baseline(s, true);
     } else {
-        ram_reset_no_baseline("snapshots have been loaded in turn, and their "
-                              "baselines were wasted");
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
     }
 }
 

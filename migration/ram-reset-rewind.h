@@ -8,6 +8,7 @@
 #define MIGRATION_RAM_RESET_REWIND_H
 
 #include "migration/ram-reset-snapshot.h"
+#include "system/ram-reset/rewind/blockers.h"
 
 /*
  * With rewind=on, RAM has a baseline: the content of one snapshot, which
@@ -21,10 +22,11 @@
  * Walks all RAM blocks and memory listeners: a load asks before the system
  * reset and after it, and not again.
  *
- * Returns: a sentence, valid until the next call; NULL if ram_reset_rewind()
+ * Returns: a blocker, valid until the next call; NULL if ram_reset_rewind()
  *     makes RAM what @s has
  */
-const char *ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
+const RamResetBlocker *
+ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
 
 /**
  * ram_reset_baseline_of_load: RAM is what @s has, which has been loaded as a

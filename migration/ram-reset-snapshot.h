@@ -69,7 +69,7 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
  * has; NULL if it is no snapshot's
  *
  * The state that the snapshot before it has of the machine is dropped.  RAM's
- * baseline is not: see ram_reset_no_baseline().
+ * baseline is not: see ram_reset_block_baseline().
  */
 void ram_reset_snapshot_set_current(RamResetSnapshot *s);
 

@@ -176,7 +176,8 @@ bool ram_reset_load_skip(QEMUFile *f)
             error_setg(&load.verdict.err, "RAM does not end where it did in "
                        "the VM state, and devices have been left alone");
         }
-        load_plan_give_up(&load.plan, "the VM state has changed");
+        load_plan_give_up(&load.plan, ram_reset_blocker(
+                              RAM_RESET_BLOCKER_VM_STATE_CHANGED));
     }
     return load.skipped;
 }
@@ -284,7 +285,7 @@ static RamResetLoadInfo *finish(bool success)
     info->tag = g_strdup(load.snapshot->info.name);
     info->success = success;
     info->rewound = p->way == LOAD_REWIND;
-    info->blocker = g_steal_pointer(&p->rewind_blocker);
+    info->blocker_info = g_steal_pointer(&p->blocker);
     info->q_template = p->way == LOAD_TEMPLATE ? ram_reset_template_path()
                                                : NULL;
     info->devices_kept = p->unchanged;
@@ -311,7 +312,7 @@ static void note_failure(void)
     }
     ram_reset_set_part(load.snapshot->info.name);
     if (load.times.was_reset) {
-        ram_reset_no_baseline("the last load has failed");
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_FAILED);
         ram_reset_template_close();
         ram_reset_snapshot_set_current(NULL);
     }

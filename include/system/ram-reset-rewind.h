@@ -53,29 +53,29 @@ bool ram_reset_unchanged_devices_wanted(void);
 bool ram_reset_take_baseline(bool loaded);
 
 /**
- * ram_reset_forget_baseline: RAM must not be rewound any more
+ * ram_reset_drop_baseline: RAM must not be rewound any more
  *
- * @why: a sentence for the user; not used if there was no baseline
+ * @why: the blocker from now on; not used if there was no baseline
  */
-void ram_reset_forget_baseline(const char *why);
+void ram_reset_drop_baseline(RamResetBlockerId why);
 
 /**
- * ram_reset_no_baseline: the same, and @why is the reason in any case
+ * ram_reset_block_baseline: the same, and @why is the blocker in any case
  */
-void ram_reset_no_baseline(const char *why);
+void ram_reset_block_baseline(RamResetBlockerId why);
 
 /**
  * ram_reset_stop_tracking: somebody else will use the dirty log, and expects
- * that it starts it.  The baseline is forgotten.
+ * that it starts it.  The baseline is dropped.
  */
 void ram_reset_stop_tracking(void);
 
 /**
  * ram_reset_rewind_blocker: why ram_reset_rewind() must not be called
  *
- * Returns: NULL if it may be, otherwise a sentence, valid until the next call
+ * Returns: NULL if it may be, otherwise a blocker, valid until the next call
  */
-const char *ram_reset_rewind_blocker(void);
+const RamResetBlocker *ram_reset_rewind_blocker(void);
 
 /**
  * ram_reset_rewind: make RAM what the baseline has

@@ -94,7 +94,7 @@ def test_locked_memory_is_told_from(daemon, huge_pool, huge):
         check_state(domain)
         info = domain.qmp('query-ram-reset')
         assert not info['last-load']['rewound']
-        assert '<locked/>' in info['rewind']['blocker']
+        assert '<locked/>' in info['rewind']['blocker-info']['remedy']
 
 
 def test_file_of_a_name_is_told_from(daemon):

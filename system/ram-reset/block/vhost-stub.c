@@ -12,9 +12,9 @@ void ram_reset_watch_vhost(void)
 {
 }
 
-const char *ram_reset_vhost_busy(void)
+bool ram_reset_vhost_is_busy(void)
 {
-    return NULL;
+    return false;
 }
 
 const char *ram_reset_load_refusal(void)
@@ -22,9 +22,9 @@ const char *ram_reset_load_refusal(void)
     return NULL;
 }
 
-const char *ram_reset_vhost_unseen(void)
+RamResetBlockerId ram_reset_vhost_unseen(void)
 {
-    return NULL;
+    return RAM_RESET_BLOCKER__MAX;
 }
 
 void ram_reset_vhost_begin_anew(void)

@@ -20,13 +20,13 @@ static struct {
     GArray *seen;               /* of VhostQueues; NULL: nobody watches */
     bool running;               /* all devices have been started */
     bool writing;               /* a disk's back end, to say nothing of others */
-    char *busy, *unseen;
-} state;
+    RamResetBlockerId busy, unseen;     /* _MAX: nothing is */
+} state = { .busy = RAM_RESET_BLOCKER__MAX, .unseen = RAM_RESET_BLOCKER__MAX };
 
-static void suspect(char **why, const char *what)
+static void suspect(RamResetBlockerId *why, RamResetBlockerId what)
 {
-    if (!*why) {
-        *why = g_strdup(what);
+    if (*why == RAM_RESET_BLOCKER__MAX) {
+        *why = what;
     }
 }
 
@@ -95,7 +95,7 @@ static void all_started(const GArray *loggers)
     /* As stopped: else devices may still finish what they were given then */
     bool idle = !state.writing;
 
-    g_clear_pointer(&state.busy, g_free);
+    state.busy = RAM_RESET_BLOCKER__MAX;
     state.writing = false;
     look(loggers);
     for (unsigned i = 0; i < state.seen->len; i++) {
@@ -104,8 +104,7 @@ static void all_started(const GArray *loggers)
             vhost_queues_started(seen_nr(i));
         }
         if (!vhost_queues_all_taken(seen_nr(i))) {
-            suspect(&state.unseen, "a vhost device was started with "
-                    "requests waiting for it, before it had a log");
+            suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_EARLY);
         }
     }
 }
@@ -121,9 +120,7 @@ static void outermost(void *opaque, bool running, RunState run_state)
         return;
     }
     if (!are_as_seen(loggers)) {
-        suspect(&state.unseen, "a vhost device has been connected, "
-                "disconnected, started or stopped while the guest was "
-                "running, and may have written to memory unseen");
+        suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_RESTARTED);
     }
     look(loggers);
     for (unsigned i = 0; i < state.seen->len; i++) {
@@ -138,16 +135,13 @@ static void all_stopped(void)
         VhostQueuesState now = vhost_queues_state(s);
 
         if (s->vdev && !vhost_queues_has_backend(s)) {
-            suspect(&state.unseen, "the back end of a vhost device is gone, "
-                    "what it has written may not have been logged");
+            suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_LOST);
         } else if (now != VHOST_QUEUES_IDLE) {
-            suspect(&state.busy, "the back end of a vhost device has stopped, "
-                    "but not finished its requests, and goes on writing to "
-                    "guest memory");
+            suspect(&state.busy, RAM_RESET_BLOCKER_VHOST_BUSY);
             state.writing |= now == VHOST_QUEUES_BUSY;
         }
     }
-    if (state.busy) {
+    if (state.busy != RAM_RESET_BLOCKER__MAX) {
         suspect(&state.unseen, state.busy);
     }
 }
@@ -158,9 +152,7 @@ static void innermost(void *opaque, bool running, RunState run_state)
     if (!running) {
         all_stopped();
     } else if (ram_reset_vhost_is_started()) {
-        suspect(&state.unseen, "the back end of a vhost device has been "
-                "connected while the guest was stopped, and may have "
-                "written to memory before it had a log");
+        suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_CONNECTED);
     }
 }
 
@@ -171,8 +163,7 @@ static void map_changed(MemoryListener *l, MemoryRegionSection *section)
     /* As vhost_section(): back ends do not get a display's memory */
     if (state.running && state.seen->len && memory_region_is_ram(mr) &&
         !(memory_region_get_dirty_log_mask(mr) & (1 << DIRTY_MEMORY_VGA))) {
-        suspect(&state.unseen, "the memory map has changed while a vhost "
-                "device was running, whose log may not have been merged");
+        suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_MAP_CHANGED);
     }
 }
 
@@ -198,16 +189,14 @@ void ram_reset_watch_vhost(void)
         g_autoptr(GArray) loggers = ram_reset_loggers();
 
         if (loggers->len) {
-            suspect(&state.busy, "the first ram-reset object was added while "
-                    "the guest was stopped, and a vhost device may not have "
-                    "finished its requests then");
+            suspect(&state.busy, RAM_RESET_BLOCKER_VHOST_LATE);
         }
     }
 }
 
-const char *ram_reset_vhost_busy(void)
+bool ram_reset_vhost_is_busy(void)
 {
-    return state.busy;
+    return state.busy != RAM_RESET_BLOCKER__MAX;
 }
 
 static bool disconnect(const VhostQueues *s)
@@ -256,12 +245,12 @@ const char *ram_reset_load_refusal(void)
              "(cont), and try again when its disk answers" : NULL;
 }
 
-const char *ram_reset_vhost_unseen(void)
+RamResetBlockerId ram_reset_vhost_unseen(void)
 {
-    return state.busy ?: state.unseen;
+    return ram_reset_vhost_is_busy() ? state.busy : state.unseen;
 }
 
 void ram_reset_vhost_begin_anew(void)
 {
-    g_clear_pointer(&state.unseen, g_free);
+    state.unseen = RAM_RESET_BLOCKER__MAX;
 }

@@ -7,6 +7,8 @@
 #ifndef RAM_RESET_BLOCK_VHOST_H
 #define RAM_RESET_BLOCK_VHOST_H
 
+#include "qapi/qapi-types-ram-reset.h"
+
 /*
  * QEMU starts and ends the log of a vhost device (see listeners.h) with the
  * dirty log, and merges it into that each time when the device stops, as it
@@ -29,17 +31,14 @@
 /* Do so from now on */
 void ram_reset_watch_vhost(void);
 
-/*
- * Why something may be writing to memory now, the guest being stopped; a
- * sentence, valid until the guest runs; NULL if nothing is
- */
-const char *ram_reset_vhost_busy(void);
+/* Whether a device may be writing to memory now, the guest being stopped */
+bool ram_reset_vhost_is_busy(void);
 
 /*
  * Why QEMU's dirty log may lack what has been written since
- * ram_reset_vhost_begin_anew(); NULL if it lacks nothing
+ * ram_reset_vhost_begin_anew(); RAM_RESET_BLOCKER__MAX if it lacks nothing
  */
-const char *ram_reset_vhost_unseen(void);
+RamResetBlockerId ram_reset_vhost_unseen(void);
 
 /* What has been written so far does not matter */
 void ram_reset_vhost_begin_anew(void);

@@ -5,11 +5,11 @@
  */
 
 #include "qemu/osdep.h"
-#include "qapi/error.h"
 #include "system/hostmem.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/blockers.h"
 #include "system/ram-reset/template/store.h"
 
 static void baseline_clear(void *base)
@@ -39,22 +39,34 @@ static bool is_devices_own(RAMBlock *rb)
                                 TYPE_MEMORY_BACKEND);
 }
 
-/* Why writes to @blk might not be seen, to be freed; NULL if they are */
-static char *blind_spot(const RamResetBlock *blk)
+static RamResetBlocker *block_blocker(RamResetBlockerId id, RAMBlock *rb,
+                                      const char *why)
+{
+    g_autofree char *detail = g_strdup_printf("RAM block '%s': %s", rb->idstr,
+                                              why);
+
+    return ram_reset_blocker_new(id, detail);
+}
+
+/* Why writes to @blk may be lost, owned by the caller; NULL if they are not */
+static RamResetBlocker *find_blocker(const RamResetBlock *blk)
 {
     const char *refusal = ram_reset_block_refusal(blk->rb);
+    g_autofree char *writer = NULL;
 
     if (is_devices_own(blk->rb)) {
         return NULL;
     }
     if (refusal) {
-        return g_strdup(refusal);
+        return block_blocker(RAM_RESET_BLOCKER_RAM_BLOCK, blk->rb, refusal);
     }
     if (blk->owner && !blk->owner->rewind) {
-        return g_strdup_printf("'%s', which covers it, has rewind=off",
-                               ram_reset_id(blk->owner));
+        return block_blocker(RAM_RESET_BLOCKER_REWIND_OFF, blk->rb,
+                             ram_reset_id(blk->owner));
     }
-    return ram_reset_block_external_writer(blk);
+    writer = ram_reset_block_external_writer(blk);
+    return writer ? block_blocker(RAM_RESET_BLOCKER_EXTERNAL_WRITER, blk->rb,
+                                  writer) : NULL;
 }
 
 /* Host pages and target pages need not be the same, nor of one size */
@@ -66,9 +78,16 @@ static void copy_range(BaselineBlock *base, uint64_t start, uint64_t len)
                  MIN(QEMU_ALIGN_UP(start + len, page), base->len));
 }
 
-/* False with @errp set if that exceeds the limit */
-static bool copy_content(BaselineBlock *base, const RamResetBlock *blk,
-                         uint64_t limit, uint64_t *size, Error **errp)
+static RamResetBlocker *limit_blocker(uint64_t limit)
+{
+    g_autofree char *detail = g_strdup_printf("rewind-limit=%" PRIu64, limit);
+
+    return ram_reset_blocker_new(RAM_RESET_BLOCKER_REWIND_LIMIT, detail);
+}
+
+static RamResetBlocker *copy_content(BaselineBlock *base,
+                                     const RamResetBlock *blk, uint64_t limit,
+                                     uint64_t *size)
 {
     g_autoptr(GArray) content = ram_reset_find_content(blk);
 
@@ -80,15 +99,12 @@ static bool copy_content(BaselineBlock *base, const RamResetBlock *blk,
             len = MIN(RAM_RESET_CHUNK, range.len);
             copy_range(base, range.start, len);
             if (*size + ram_copy_size(base->copy) > limit) {
-                error_setg(errp, "the snapshot has more than "
-                           "rewind-limit=%" PRIu64 " bytes that are not zero",
-                           limit);
-                return false;
+                return limit_blocker(limit);
             }
         }
     }
     *size += ram_copy_size(base->copy);
-    return true;
+    return NULL;
 }
 
 static RamCopy *new_copy(const RamResetBlock *blk,
@@ -99,9 +115,9 @@ static RamCopy *new_copy(const RamResetBlock *blk,
                 : ram_copy_new(blk->map.len, qemu_target_page_size());
 }
 
-bool baseline_add(GArray *all, const RamResetBlock *blk,
-                  const TemplateFile *file, uint64_t limit, uint64_t *size,
-                  Error **errp)
+RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
+                              const TemplateFile *file, uint64_t limit,
+                              uint64_t *size)
 {
     BaselineBlock base = {
         .rb = blk->rb,
@@ -110,24 +126,22 @@ bool baseline_add(GArray *all, const RamResetBlock *blk,
         .owner = blk->owner,
         .compared = is_devices_own(blk->rb),
     };
-    g_autofree char *blind = blk->ignored ? NULL : blind_spot(blk);
+    RamResetBlocker *why = blk->ignored ? NULL : find_blocker(blk);
 
-    if (blind) {
-        error_setg(errp, "RAM block '%s': %s", blk->rb->idstr, blind);
-        return false;
+    if (why) {
+        return why;
     }
     if (!blk->ignored && base.len) {
         base.copy = new_copy(blk, file);
         if (!base.copy) {
-            error_setg_errno(errp, errno, "RAM block '%s': no memory for a "
-                             "copy", blk->rb->idstr);
-            return false;
+            return block_blocker(RAM_RESET_BLOCKER_NO_MEMORY, blk->rb,
+                                 g_strerror(errno));
         }
     }
     g_array_append_val(all, base);
     if (base.copy && file) {
         *size += ram_copy_size(base.copy);
-        return true;
+        return NULL;
     }
-    return !base.copy || copy_content(&base, blk, limit, size, errp);
+    return base.copy ? copy_content(&base, blk, limit, size) : NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_REWIND_BASELINE_H
 #define RAM_RESET_REWIND_BASELINE_H
 
+#include "qapi/qapi-types-ram-reset.h"
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/template/file.h"
 
@@ -47,10 +48,11 @@ GArray *baseline_new(void);
  * @limit: how many bytes copies of all blocks may have
  * @size: how many are; added to
  *
- * Returns: false with @errp set if that is impossible, or too much
+ * Returns: the blocker, owned by the caller, if that is impossible, or too
+ *     much; else NULL
  */
-bool baseline_add(GArray *all, const RamResetBlock *blk,
-                  const TemplateFile *file, uint64_t limit, uint64_t *size,
-                  Error **errp);
+RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
+                              const TemplateFile *file, uint64_t limit,
+                              uint64_t *size);
 
 #endif

@@ -17,11 +17,10 @@
 
 static void check_devices(Notifier *n, void *data)
 {
-    g_autofree char *unseen = tracking_blind_spot();
+    g_autoptr(RamResetBlocker) why = tracking_blocker();
 
-    if (unseen) {
-        ram_reset_no_baseline(unseen);
-        tracking_warn(unseen);
+    if (why) {
+        tracking_warn(why);
     }
 }
 

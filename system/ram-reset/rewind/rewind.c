@@ -24,6 +24,7 @@
 #include "system/ram-reset/measure/guest.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/blockers.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/rewind/policy.h"
@@ -46,7 +47,7 @@
 static struct {
     bool wanted;                /* by an object with rewind=on */
     GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
-    char *blocker;              /* why there is no baseline */
+    RamResetBlocker *blocker;   /* why there is no baseline */
     unsigned cpus, turn;
     bool late;                  /* what was mapped before is not known */
     uint64_t size;              /* bytes in all copies */
@@ -63,24 +64,32 @@ static void free_blocks(void)
     rewind_state.size = 0;
 }
 
-void ram_reset_no_baseline(const char *why)
+/* Takes the ownership of @why */
+static void block_baseline(RamResetBlocker *why)
 {
-    trace_ram_reset_forget_baseline(why);
+    g_autofree char *text = ram_reset_blocker_text(why);
+
+    trace_ram_reset_block_baseline(text);
     free_blocks();
-    g_free(rewind_state.blocker);
-    rewind_state.blocker = g_strdup(why);
+    qapi_free_RamResetBlocker(rewind_state.blocker);
+    rewind_state.blocker = why;
 }
 
-void ram_reset_forget_baseline(const char *why)
+void ram_reset_block_baseline(RamResetBlockerId why)
+{
+    block_baseline(ram_reset_blocker_new(why, NULL));
+}
+
+void ram_reset_drop_baseline(RamResetBlockerId why)
 {
     if (rewind_state.blocks) {
-        ram_reset_no_baseline(why);
+        ram_reset_block_baseline(why);
     }
 }
 
 void ram_reset_stop_tracking(void)
 {
-    ram_reset_forget_baseline("a migration has used the dirty log");
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     tracking_stop();
 }
 
@@ -93,7 +102,7 @@ static void options_changed(Notifier *n, void *data)
         mappings_note(wanted);
         rewind_state.late = phase_check(PHASE_MACHINE_READY);
     }
-    ram_reset_forget_baseline("the ram-reset objects are others");
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_OBJECTS_CHANGED);
     if (!wanted) {
         tracking_stop();
     }
@@ -112,7 +121,7 @@ type_init(follow_options)
 static void block_added(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
 {
-    ram_reset_forget_baseline("RAM has been added");
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_ADDED);
     tracking_ram_added();
 }
 
@@ -132,14 +141,14 @@ static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
     if (is_in_baseline(host)) {
-        ram_reset_forget_baseline("RAM has been removed");
+        ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_REMOVED);
     }
 }
 
 static void block_resized(RAMBlockNotifier *n, void *host, size_t old_size,
                           size_t new_size)
 {
-    ram_reset_forget_baseline("RAM has been resized");
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_RESIZED);
 }
 
 /*
@@ -156,7 +165,7 @@ static bool before_plug(DeviceListener *listener, const QDict *opts,
     if (!driver || !rewind_state.wanted) {
         return false;
     }
-    ram_reset_forget_baseline("a device has been plugged");
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICE_PLUGGED);
     if (g_str_has_prefix(driver, "vfio-")) {
         tracking_stop();
         if (ram_reset_dirty_log_is_on()) {
@@ -202,52 +211,44 @@ static uint64_t size_limit(void)
     return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
 }
 
-static bool take_baseline(bool loaded, Error **errp)
+/* The blocker, owned by the caller, or NULL if there is a baseline now */
+static RamResetBlocker *take_baseline(bool loaded)
 {
-    g_autofree char *unseen = tracking_blind_spot();
+    RamResetBlocker *why = tracking_blocker();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
-    if (unseen) {
-        error_setg(errp, "%s", unseen);
-        return false;
+    if (why) {
+        return why;
     }
     rewind_state.late &= !loaded;
     if (rewind_state.late) {
-        error_setg(errp, "the object with rewind=on has been added while the "
-                   "machine was running, and what devices have mapped is not "
-                   "known before a snapshot has been loaded");
-        return false;
+        return ram_reset_blocker_new(RAM_RESET_BLOCKER_OBJECT_LATE, NULL);
     }
     if (should_mlock(mlock_state)) {
-        error_setg(errp, "memory is locked, so that a copy would take as much "
-                   "as RAM itself: leave out -overcommit mem-lock=on (libvirt: "
-                   "<locked/>), which hugepages do not need to stay in memory");
-        return false;
+        return ram_reset_blocker_new(RAM_RESET_BLOCKER_MEMORY_LOCKED, NULL);
     }
-    for (unsigned i = 0; i < list->nr; i++) {
+    for (unsigned i = 0; i < list->nr && !why; i++) {
         const RamResetBlock *blk = &list->blocks[i];
 
-        if (!baseline_add(rewind_state.blocks, blk, ram_reset_template(),
-                          size_limit(), &rewind_state.size, errp)) {
-            return false;
-        }
+        why = baseline_add(rewind_state.blocks, blk, ram_reset_template(),
+                           size_limit(), &rewind_state.size);
     }
-    if (!tracking_start(rewind_state.blocks, errp)) {
-        return false;
+    why = why ?: tracking_start(rewind_state.blocks);
+    if (!why) {
+        tracking_begin_anew(rewind_state.blocks);
+        watch_begin(rewind_state.blocks);
     }
-    tracking_begin_anew(rewind_state.blocks);
-    watch_begin(rewind_state.blocks);
-    return true;
+    return why;
 }
 
 bool ram_reset_take_baseline(bool loaded)
 {
-    Error *err = NULL;
+    RamResetBlocker *why;
     int64_t before = get_clock();
 
     assert(bql_locked());
     free_blocks();
-    g_clear_pointer(&rewind_state.blocker, g_free);
+    g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
     if (!ram_reset_rewind_wanted()) {
         return false;
     }
@@ -258,11 +259,11 @@ bool ram_reset_take_baseline(bool loaded)
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
     ram_reset_vhost_begin_anew();
     translated_begin_anew();
-    if (!take_baseline(loaded, &err)) {
-        ram_reset_forget_baseline(error_get_pretty(err));
+    why = take_baseline(loaded);
+    if (why) {
+        block_baseline(why);
         tracking_stop();
-        tracking_warn(error_get_pretty(err));
-        error_free(err);
+        tracking_warn(why);
         return false;
     }
     trace_ram_reset_take_baseline(rewind_state.size, get_clock() - before);
@@ -293,23 +294,24 @@ static bool is_baseline_of_all(void)
     return nr == rewind_state.blocks->len;
 }
 
-const char *ram_reset_rewind_blocker(void)
+const RamResetBlocker *ram_reset_rewind_blocker(void)
 {
-    g_autofree char *unseen = NULL;
+    RamResetBlocker *why;
 
-    if (!rewind_state.blocks) {
-        return rewind_state.blocker ?: "nothing has been loaded or saved yet";
+    if (!rewind_state.blocks && rewind_state.blocker) {
+        return rewind_state.blocker;
     }
-    unseen = tracking_blind_spot();
-    if (unseen) {
-        ram_reset_forget_baseline(unseen);
+    why = tracking_blocker();
+    if (why) {
+        block_baseline(why);
+    } else if (!rewind_state.blocks) {
+        return ram_reset_blocker(RAM_RESET_BLOCKER_NOTHING_LOADED);
     } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
-        ram_reset_forget_baseline("a migration, or a savevm that failed, has "
-                                  "used the dirty log");
+        ram_reset_drop_baseline(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     } else if (!is_baseline_of_all()) {
-        ram_reset_forget_baseline("RAM is not the same any more");
+        ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_CHANGED);
     } else if (rewind_state.cpus != count_cpus()) {
-        ram_reset_forget_baseline("the number of vCPUs has changed");
+        ram_reset_drop_baseline(RAM_RESET_BLOCKER_VCPUS_CHANGED);
     }
     return rewind_state.blocks ? NULL : rewind_state.blocker;
 }
@@ -371,6 +373,7 @@ void ram_reset_rewind(void)
 
 RamResetRewindInfo *ram_reset_query_rewind(void)
 {
+    const RamResetBlocker *blocker;
     RamResetRewindInfo *info;
 
     if (!ram_reset_rewind_wanted()) {
@@ -378,6 +381,8 @@ RamResetRewindInfo *ram_reset_query_rewind(void)
     }
     info = g_new0(RamResetRewindInfo, 1);
     info->baseline = rewind_state.size;
-    info->blocker = g_strdup(ram_reset_rewind_blocker());
+    blocker = ram_reset_rewind_blocker();
+    info->blocker = ram_reset_blocker_text(blocker);
+    info->blocker_info = ram_reset_blocker_copy(blocker);
     return info;
 }

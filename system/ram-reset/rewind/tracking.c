@@ -12,6 +12,7 @@
 #include "system/ram-reset/block/listeners.h"
 #include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/blockers.h"
 #include "system/ram-reset/rewind/dirty-kvm.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/mappings.h"
@@ -34,14 +35,18 @@ void tracking_ram_added(void)
     ram_added = true;
 }
 
-bool tracking_start(const GArray *baseline, Error **errp)
+RamResetBlocker *tracking_start(const GArray *baseline)
 {
-    ERRP_GUARD();
+    Error *err = NULL;
 
     if (!ram_reset_flags.tracking) {
-        if (!ram_reset_dirty_start(errp)) {
-            error_prepend(errp, "the dirty log cannot be started: ");
-            return false;
+        if (!ram_reset_dirty_start(&err)) {
+            RamResetBlocker *why =
+                ram_reset_blocker_new(RAM_RESET_BLOCKER_DIRTY_LOG_REFUSED,
+                                      error_get_pretty(err));
+
+            error_free(err);
+            return why;
         }
         qatomic_set(&ram_reset_flags.tracking, true);
         ram_added = true;
@@ -51,7 +56,7 @@ bool tracking_start(const GArray *baseline, Error **errp)
         ram_reset_dirty_watch(g_array_index(baseline, BaselineBlock, i).rb);
     }
     ram_added = false;
-    return true;
+    return NULL;
 }
 
 void tracking_begin_anew(const GArray *baseline)
@@ -75,37 +80,34 @@ void tracking_begin_anew(const GArray *baseline)
     ram_reset_dirty_end_taking(before);
 }
 
-char *tracking_blind_spot(void)
+RamResetBlocker *tracking_blocker(void)
 {
-    char *listener = ram_reset_unlogged_listener();
+    g_autofree char *listener = ram_reset_unlogged_listener();
+    RamResetBlockerId id = RAM_RESET_BLOCKER__MAX;
 
     if (listener) {
-        return listener;
+        id = RAM_RESET_BLOCKER_UNLOGGED_WRITER;
+    } else if (ram_reset_vhost_unseen() != RAM_RESET_BLOCKER__MAX) {
+        id = ram_reset_vhost_unseen();
+    } else if (dirty_kvm_lost_ring()) {
+        id = RAM_RESET_BLOCKER_VCPU_RING_LOST;
+    } else if (!mappings_are_known()) {
+        id = RAM_RESET_BLOCKER_MAPPINGS_UNKNOWN;
+    } else if (ram_block_discard_is_disabled()) {
+        id = RAM_RESET_BLOCKER_MEMORY_PINNED;
     }
-    if (ram_reset_vhost_unseen()) {
-        return g_strdup(ram_reset_vhost_unseen());
-    }
-    if (dirty_kvm_lost_ring()) {
-        return g_strdup("a vCPU has been unplugged, and KVM's dirty ring of "
-                        "that vCPU with what it has written");
-    }
-    if (!mappings_are_known()) {
-        return g_strdup("devices have mapped memory that they do not unmap, "
-                        "more of it than can be noted");
-    }
-    return g_strdup(ram_block_discard_is_disabled()
-                    ? "discarding RAM is disabled, a device has pinned it and "
-                      "may write to it unseen (VFIO, for one: an emulated or "
-                      "a virtio device in its place is seen)" : NULL);
+    return id == RAM_RESET_BLOCKER__MAX
+           ? NULL : ram_reset_blocker_new(id, listener);
 }
 
-void tracking_warn(const char *why)
+void tracking_warn(const RamResetBlocker *why)
 {
     static bool warned;
+    g_autofree char *text = ram_reset_blocker_text(why);
 
     if (!warned) {
         warned = true;
         warn_report("snapshots cannot be rewound to, and are loaded as a "
-                    "whole: %s", why);
+                    "whole: %s; %s", text, why->remedy);
     }
 }

@@ -7,7 +7,9 @@
 #ifndef RAM_RESET_REWIND_TRACKING_H
 #define RAM_RESET_REWIND_TRACKING_H
 
-#include "qemu/typedefs.h"
+#include <glib.h>
+#include <stdbool.h>
+#include "qapi/qapi-types-ram-reset.h"
 
 /*
  * With the BQL held.  vCPUs are stopped and I/O drained for tracking_start()
@@ -15,10 +17,10 @@
  */
 
 /*
- * Track what is written to @baseline, if that is not done already.  False with
- * @errp set if that fails.
+ * Track what is written to @baseline, if that is not done already.  Returns the
+ * blocker, owned by the caller, if that fails, else NULL.
  */
-bool tracking_start(const GArray *baseline, Error **errp);
+RamResetBlocker *tracking_start(const GArray *baseline);
 
 /* End it, if it has been started */
 void tracking_stop(void);
@@ -30,12 +32,12 @@ void tracking_begin_anew(const GArray *baseline);
 void tracking_ram_added(void);
 
 /*
- * Why something may be written to that is not tracked, a sentence to be freed;
- * NULL if nothing can
+ * Why guest memory may have an unlogged writer, owned by the caller; NULL if it
+ * has none
  */
-char *tracking_blind_spot(void);
+RamResetBlocker *tracking_blocker(void);
 
-/* Tell the user, unless that has been done, that there are only whole loads */
-void tracking_warn(const char *why);
+/* Warn, once, that there are only whole loads */
+void tracking_warn(const RamResetBlocker *why);
 
 #endif

@@ -72,8 +72,11 @@ static char *block_refusal(const RamResetBlock *blk)
     }
     /* The others write nothing while the guest is stopped, unless they say */
     listener = ram_reset_unlogged_listener();
-    if (blk->map.fd >= 0 && (listener || ram_reset_vhost_busy())) {
-        return g_strdup(listener ?: ram_reset_vhost_busy());
+    if (blk->map.fd >= 0 && listener) {
+        return g_steal_pointer(&listener);
+    }
+    if (blk->map.fd >= 0 && ram_reset_vhost_is_busy()) {
+        return g_strdup("a vhost device may not have finished its requests");
     }
     return ram_reset_block_external_writer(blk);
 }

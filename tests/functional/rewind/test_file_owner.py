@@ -107,7 +107,7 @@ def test_refusal_says_what_to_change(tmp_path, folders, kind):
         guest.load('s')
         last = guest.last_load()
         assert not last['rewound']
-        assert HELP[kind] in last['blocker']
+        assert HELP[kind] in last['blocker'] + last['blocker-info']['remedy']
 
 
 def test_name_that_has_been_removed_since(tmp_path, folders):

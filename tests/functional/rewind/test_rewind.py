@@ -288,9 +288,9 @@ def test_snapshots_that_take_turns_are_not_kept(tmp_path, fast_accel):
 
         for tag in (*TAGS, *TAGS):
             last = load(tag)
-        assert 'in turn' in load(TAGS[0])['blocker']
-        assert 'in turn' in guest.qmp('query-ram-reset')['rewind']['blocker']
-        assert 'in turn' in load(TAGS[0])['blocker']
+        assert 'alternate' in load(TAGS[0])['blocker']
+        assert 'alternate' in guest.qmp('query-ram-reset')['rewind']['blocker']
+        assert 'alternate' in load(TAGS[0])['blocker']
         for _ in range(3):
             assert load(TAGS[0])['rewound']
         assert 'another' in load(TAGS[1])['blocker']

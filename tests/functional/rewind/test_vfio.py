@@ -68,7 +68,8 @@ def check_nothing_is_rewound(vm: Machine, image: bytes) -> None:
         assert not vm.last_load()['rewound']
         blocker = vm.last_load()['blocker']
     assert 'device' in blocker or 'vfio' in blocker
-    assert 'is seen' in blocker     # what would help
+    info = vm.last_load()['blocker-info']
+    assert 'virtio device' in info.get('detail', '') + info['remedy']
 
 
 @pytest.mark.parametrize('kind', DEVICES)

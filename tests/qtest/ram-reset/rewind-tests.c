@@ -38,6 +38,7 @@ static void assert_blocker(Vm *vm, const char *blocker)
         g_test_message("blocker: %s", qdict_get_str(load, "blocker"));
     }
     g_assert_nonnull(strstr(qdict_get_str(load, "blocker"), blocker));
+    g_assert_true(qdict_haskey(load, "blocker-info"));
 }
 
 static uint64_t of_block(Vm *vm, const char *what)
@@ -229,7 +230,7 @@ static void test_blockers(const void *strategy)
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'qom-set', 'arguments': {'path': '/objects/rr0', "
         "'property': 'rewind', 'value': true}}");
-    load_with_blocker(vm, rand, content, "the ram-reset objects are others");
+    load_with_blocker(vm, rand, content, "ram-reset objects have been");
     vm_end(vm);
     g_rand_free(rand);
 }
