@@ -92,14 +92,6 @@ static void print_objects(Monitor *mon, RamResetInfo *info)
     }
 }
 
-static void print_loaded_classes(Monitor *mon, RamResetLoadedClassList *c)
-{
-    for (; c; c = c->next) {
-        monitor_printf(mon, "Device class %s is always loaded: %s\n",
-                       c->value->q_class, c->value->reason);
-    }
-}
-
 static void print_template(Monitor *mon, RamResetTemplateInfo *t)
 {
     monitor_printf(mon, "Templates: %" PRIu64 " MiB in %s; ", t->size >> 20,
@@ -181,7 +173,6 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     if (info->q_template) {
         print_template(mon, info->q_template);
     }
-    print_loaded_classes(mon, info->loaded_classes);
     if (!info->last_load) {
         return;
     }

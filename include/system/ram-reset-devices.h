@@ -38,11 +38,6 @@ void ram_reset_devices_forget(void);
 void ram_reset_devices_distrust(DeviceState *dev, const char *problem);
 
 /**
- * ram_reset_query_loaded_classes: for query-ram-reset; to be freed
- */
-RamResetLoadedClassList *ram_reset_query_loaded_classes(void);
-
-/**
  * RamResetSections: the sections of a VM state that has been loaded before
  *
  * @find: the one of @part, whose description has the name @vmsd; NULL if there
@@ -89,5 +84,17 @@ void ram_reset_devices_renew(void);
  * Returns: false if the reset has unplugged some, which may have been kept
  */
 bool ram_reset_devices_release(void);
+
+/**
+ * ram_reset_devices_count: how many devices have a VM state, each with its
+ * parts
+ */
+unsigned ram_reset_devices_count(void);
+
+/**
+ * ram_reset_query_loaded_devices: those of them that each load loads, owned by
+ * the caller
+ */
+RamResetLoadedDevicesList *ram_reset_query_loaded_devices(void);
 
 #endif

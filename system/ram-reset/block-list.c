@@ -57,6 +57,7 @@ static void describe(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
     blk->info->size = rb->used_length;
     blk->info->page_size = rb->page_size;
     blk->ignored = migrate_ram_is_ignored(rb);
+    blk->info->rom = ram_reset_block_is_rom(rb);
     blk->owner = find_owner(rb, objs);
 }
 

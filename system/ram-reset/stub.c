@@ -95,3 +95,5 @@ STUB(unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream),
 STUB_VOID(void ram_reset_devices_complete_reset(void))
 STUB_VOID(void ram_reset_devices_renew(void))
 STUB(bool ram_reset_devices_release(void), true)
+STUB(unsigned ram_reset_devices_count(void), 0)
+STUB(RamResetLoadedDevicesList *ram_reset_query_loaded_devices(void), NULL)

@@ -14,6 +14,7 @@
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/memory.h"
+#include "system/ram-reset/devices/parts.h"
 #include "system/ram-reset/trace.h"
 
 /*
@@ -63,60 +64,15 @@ static bool is_pci(DeviceState *dev)
     return object_dynamic_cast(OBJECT(dev), TYPE_PCI_DEVICE);
 }
 
-/* Others have devices that are reset and loaded by themselves */
-static bool is_part_of_its_device(BusState *bus)
-{
-    static const char *const types[] = {
-        "virtio-bus", "virtio-serial-bus", "usb-bus", "IDE",
-    };
-
-    for (int i = 0; i < ARRAY_SIZE(types); i++) {
-        if (object_dynamic_cast(OBJECT(bus), types[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void add_to_unit(Unit *u, DeviceState *dev);
-
-static int add_inner(Object *obj, void *opaque)
-{
-    DeviceState *dev = (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
-
-    if (dev && !dev->parent_bus) {
-        add_to_unit(opaque, dev);
-    }
-    return 0;
-}
-
-static void add_to_unit(Unit *u, DeviceState *dev)
-{
-    BusState *bus;
-    BusChild *child;
-
-    u->known &= device_is_known(dev);
-    g_ptr_array_add(u->devices, object_ref(OBJECT(dev)));
-    object_child_foreach(OBJECT(dev), add_inner, u);
-    QLIST_FOREACH(bus, &dev->child_bus, sibling) {
-        if (is_part_of_its_device(bus)) {
-            QTAILQ_FOREACH(child, &bus->children, sibling) {
-                add_to_unit(u, child->child);
-            }
-        }
-    }
-}
-
 static int add_unit(DeviceState *dev, void *opaque)
 {
     Unit *u;
 
     if (is_pci(dev) || (device_is_known(dev) && !device_kind(dev)->inner)) {
         u = g_new0(Unit, 1);
-        u->devices = g_ptr_array_new_with_free_func(object_unref);
+        u->devices = device_parts(dev);
         u->pci = is_pci(dev) ? PCI_DEVICE(dev) : NULL;
-        u->known = true;
-        add_to_unit(u, dev);
+        u->known = !device_find_unknown(u->devices);
         u->pieces = u->known ? device_pieces(u->devices) : NULL;
         g_ptr_array_add(all.units, u);
     }
@@ -147,6 +103,8 @@ static void find_units(void)
         .realize = forget_all, .unrealize = forget_all,
     };
 
+    /* Its listener comes first: each that is registered has all called */
+    ram_reset_devices_count();
     if (!listener.link.tqe_circ.tql_prev) {
         device_listener_register(&listener);
     }

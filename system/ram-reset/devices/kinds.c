@@ -194,12 +194,17 @@ static void find_problems(void)
     found = true;
 }
 
-bool device_is_known(DeviceState *dev)
+const char *device_problem(DeviceState *dev)
 {
     const DeviceKind *kind = device_kind(dev);
 
     find_problems();
-    return kind && !problems[kind - kinds];
+    return kind ? problems[kind - kinds] : "RAM reset does not know the class";
+}
+
+bool device_is_known(DeviceState *dev)
+{
+    return !device_problem(dev);
 }
 
 void ram_reset_devices_distrust(DeviceState *dev, const char *problem)
@@ -208,21 +213,4 @@ void ram_reset_devices_distrust(DeviceState *dev, const char *problem)
 
     find_problems();
     problems[kind - kinds] = problems[kind - kinds] ?: g_strdup(problem);
-}
-
-RamResetLoadedClassList *ram_reset_query_loaded_classes(void)
-{
-    RamResetLoadedClassList *list = NULL;
-
-    find_problems();
-    for (int i = ARRAY_SIZE(kinds) - 1; i >= 0; i--) {
-        if (problems[i] && object_class_by_name(kinds[i].type)) {
-            RamResetLoadedClass *c = g_new0(RamResetLoadedClass, 1);
-
-            c->q_class = g_strdup(kinds[i].type);
-            c->reason = g_strdup(problems[i]);
-            QAPI_LIST_PREPEND(list, c);
-        }
-    }
-    return list;
 }

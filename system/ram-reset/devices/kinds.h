@@ -40,8 +40,15 @@ typedef struct DeviceKind {
 const DeviceKind *device_kind(DeviceState *dev);
 
 /**
- * device_is_known: @dev has a kind, whose memory is the one that was read, and
- * no self-check of its class has failed
+ * device_problem: why @dev is loaded with each load: its class is not known, its
+ * memory is not the one that was read, or a self-check of its class has failed
+ *
+ * Returns: NULL if it need not be loaded
+ */
+const char *device_problem(DeviceState *dev);
+
+/**
+ * device_is_known: @dev has no problem
  */
 bool device_is_known(DeviceState *dev);
 
