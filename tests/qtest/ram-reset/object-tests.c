@@ -292,8 +292,7 @@ static void test_every_way_to_load(const void *strategy)
     assert_loaded(vm, 2);
 
     text = qtest_hmp(vm->qts, "info ram-reset");
-    g_assert_nonnull(strstr(text, "Loads: 2 done, 0 of them by rewinding, "
-                                  "0 failed"));
+    g_assert_nonnull(strstr(text, "Loads           2 done\r\n"));
     g_assert_nonnull(strstr(text, strategy));
 
     vm_stop(vm);
