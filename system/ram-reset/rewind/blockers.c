@@ -11,10 +11,13 @@
 
 #define BLOCKER(id, sentence, remedy)                                   \
     [RAM_RESET_BLOCKER_##id] = {                                        \
-        RAM_RESET_BLOCKER_##id, sentence, NULL, remedy                  \
+        RAM_RESET_BLOCKER_##id, (char *)sentence, NULL, (char *)remedy  \
     }
 
-/* docs/system/ram-reset.rst has the same table, and a test compares them */
+/*
+ * docs/system/ram-reset.rst has the same table, and a test compares them.  QAPI
+ * has no const strings; nobody writes to these.
+ */
 static const RamResetBlocker blockers[] = {
     BLOCKER(NOTHING_LOADED,
             "nothing has been loaded or saved yet",
