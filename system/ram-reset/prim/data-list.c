@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: where a mapping has data, found beforehand
+ * prim: a list of the ranges of a mapping that have data
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,7 +7,7 @@
 #include "qemu/osdep.h"
 #include "system/ram-reset/prim/internal.h"
 
-/* Offsets into the mapping, as prim_data_next() gives them */
+/* Offsets into the mapping, as prim_data_next() returns them */
 typedef struct PrimDataList {
     size_t nr, room, at;
     struct {

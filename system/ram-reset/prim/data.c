@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: where a mapping may hold data
+ * prim: find the parts of a mapping that may hold data
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,8 +17,8 @@
 #define SCAN_PFNZERO (1 << 5)
 
 /*
- * Whether SEEK_DATA knows of pages that were written through a mapping and
- * are not on the disk yet.  FUSE, for one, asks its server, who may not.
+ * Whether SEEK_DATA finds pages that were written through a mapping and are not
+ * on the disk yet.  FUSE asks its server, which may not know of them.
  */
 static bool seek_data_is_exact(int fd)
 {
@@ -89,7 +89,9 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
     return true;
 }
 
-/* More ranges from @it->scanned on; false if the kernel cannot say */
+/*
+ * Fetch more ranges from @it->scanned on; false if the kernel cannot list them
+ */
 static bool scan(PrimDataIter *it)
 {
     size_t base = prim_base_page_size();
@@ -100,10 +102,12 @@ static bool scan(PrimDataIter *it)
         .end = host + (it->to + base - 1) / base * base,
         .vec = (uintptr_t)it->buf.ranges,
         .vec_len = sizeof(it->buf.ranges) / sizeof(it->buf.ranges[0]),
-        /* Not the zero page, which is there after a read */
+        /* Leave out the zero page, which a read maps */
         .category_inverted = SCAN_PFNZERO,
         .category_mask = SCAN_PFNZERO,
-        /* A file's page in swap is none of ours; what is marked so is none */
+        /*
+         * A swap entry in a file mapping is only a marker, not a page of data
+         */
         .category_anyof_mask = SCAN_PRESENT |
                                (it->map->shared ? 0 : SCAN_SWAPPED),
         .return_mask = SCAN_PRESENT | SCAN_SWAPPED,
@@ -120,7 +124,7 @@ static bool scan(PrimDataIter *it)
     return true;
 }
 
-/* As by the pagemap, at the price of the pages that are there */
+/* Like next_by_pagemap(), but the time depends on the pages that are present */
 static bool next_by_scan(PrimDataIter *it, uint64_t *start, uint64_t *end)
 {
     uintptr_t host = (uintptr_t)it->map->host;
@@ -156,9 +160,9 @@ static bool begin_page_table(PrimDataIter *it)
 }
 
 /*
- * SEEK_DATA takes two calls for each run of pages.  If our page table has as
- * many pages as the file, then it has them all: that is so unless some have
- * been swapped out, or others have written to the file.
+ * SEEK_DATA takes two calls for each run of pages.  Our page table has all
+ * pages of the file if it has as many as the file.  It has fewer if some have
+ * been swapped out, or another process has written to the file.
  */
 static bool list_shared_file(PrimDataIter *it)
 {
@@ -176,7 +180,10 @@ static bool list_shared_file(PrimDataIter *it)
         it->pagemap = -1;
     }
     it->pos = 0;
-    /* After it: pages are swapped out at any time, and stay counted */
+    /*
+     * Compare afterwards: a page may be swapped out at any time, and still
+     * counts
+     */
     return listed && it->list && it->next == next_by_scan &&
            COUNT(it->map, fstat(it->map->fd, &st)) == 0 &&
            (uint64_t)st.st_blocks * 512 == found;

@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: a limit on the size of files as an error
+ * prim: turn the file size limit from a signal into an error
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -31,7 +31,7 @@ void prim_limit_begin(PrimLimit *limit)
     pthread_sigmask(SIG_BLOCK, &xfsz, &limit->before);
 }
 
-/* The kernel sends it to the thread that has made the call */
+/* The kernel sends SIGXFSZ to the thread that made the call */
 void prim_limit_end(const PrimLimit *limit)
 {
     const struct timespec at_once = { 0 };

@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: fresh memory in the place of the old
+ * prim: replace memory by fresh memory at the same address
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,7 +17,7 @@
 #define MEMFD_LINK "/memfd:"
 #define DELETED    " (deleted)"
 
-/* The name that @fd was created with, into @name */
+/* Store the name that @fd was created with in @name */
 static bool memfd_name(int fd, char *name, size_t size)
 {
     char path[64];
@@ -96,7 +96,7 @@ static uint8_t *fresh_mmap(const PrimMap *map, int fd)
                            fd < 0 ? 0 : map->fd_offset));
 }
 
-/* Whether @map cannot be had twice because there are too few hugepages */
+/* Whether there are too few hugepages to map @map a second time */
 static bool pool_is_short(const PrimMap *map)
 {
     void *p;
@@ -113,7 +113,7 @@ static bool pool_is_short(const PrimMap *map)
     return true;
 }
 
-/* Reserved hugepages that nobody has touched stay the old file's */
+/* Hugepages that are reserved but were never touched stay with the old file */
 static uint8_t *fresh_mmap_instead(const PrimMap *map, int fd)
 {
     uint8_t *host;
@@ -132,7 +132,10 @@ static int copy_seals(const PrimMap *map, int fd)
 {
     int seals = COUNT(map, fcntl(map->fd, F_GET_SEALS));
 
-    /* Without sealing the file has F_SEAL_SEAL, and nothing is to be added */
+    /*
+     * A file that does not allow sealing has F_SEAL_SEAL: there are no seals to
+     * add
+     */
     return seals < 0 ? 0 : COUNT(map, fcntl(fd, F_ADD_SEALS, seals));
 }
 
@@ -176,7 +179,7 @@ typedef struct Policy {
     unsigned long nodes[1024 / (8 * sizeof(long))];
 } Policy;
 
-/* Where the kernel has no NUMA, or no leave to use it, there is no policy */
+/* There is no policy if the kernel lacks NUMA, or does not let us use it */
 static int get_numa_policy(const PrimMap *map, Policy *policy)
 {
     if (COUNT(map, syscall(SYS_get_mempolicy, &policy->mode, policy->nodes,
@@ -207,10 +210,10 @@ static void *map_over(const PrimMap *map, int fd)
 }
 
 /*
- * mmap() over the old mapping leaves a hole if it fails.  Of a file it does
- * not: the mapping beside has shown that it can be mapped, and has reserved
- * what there is to be reserved.  Anonymous memory counts against the host's
- * limits, so that mapping is moved.
+ * If mmap() over the old mapping fails, it leaves a hole.  It does not fail for
+ * a file: @fresh has shown that the file can be mapped, and holds all
+ * reservations.  Anonymous memory counts against the host's limits, so that
+ * @fresh is moved instead.
  */
 static void *replace(const PrimMap *map, const PrimFresh *fresh)
 {
@@ -220,7 +223,9 @@ static void *replace(const PrimMap *map, const PrimFresh *fresh)
                                MREMAP_MAYMOVE | MREMAP_FIXED, map->host));
 }
 
-/* dup3() could not fail otherwise, and must not when RAM has been mapped */
+/*
+ * dup3() fails only for this reason, and must not fail once RAM has been mapped
+ */
 static bool fd_is_allowed(const PrimMap *map)
 {
     struct rlimit limit;
@@ -230,9 +235,9 @@ static bool fd_is_allowed(const PrimMap *map)
 }
 
 /*
- * Seals come last, since one of them forbids to map the file.  Where the number
- * cannot be had the old file is mapped once more, lest the descriptor be of
- * another file than the memory.
+ * Add seals last, since one of them forbids mapping the file.  If the
+ * descriptor number cannot be replaced, map the old file again, so that
+ * descriptor and memory are still of the same file.
  */
 static int replace_file(const PrimMap *map, PrimFresh *fresh)
 {
@@ -252,8 +257,8 @@ static int replace_file(const PrimMap *map, PrimFresh *fresh)
 }
 
 /*
- * Where a policy cannot be set that is found out before anything has changed.
- * It goes with memory that is moved, but not with a file on hugetlbfs.
+ * Find out whether the policy can be set before anything has changed.  A policy
+ * moves with anonymous memory, but not with a file on hugetlbfs.
  */
 int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
 {
@@ -278,7 +283,9 @@ int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
     return set_numa_policy(map, map->host, &policy) < 0 && !ret ? -errno : ret;
 }
 
-/* Anonymous memory counts against the host's limits, so that it is moved */
+/*
+ * Move anonymous memory: mapping it anew would count against the host's limits
+ */
 static bool overlay_zero(const PrimMap *map, uint8_t *host, uint64_t len,
                          int flags)
 {

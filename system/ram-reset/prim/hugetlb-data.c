@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: where a mapping of hugetlbfs may hold data
+ * prim: find the parts of a hugetlbfs mapping that may hold data
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,8 +17,8 @@ bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
 }
 
 /*
- * To those who may not write to the file mincore() says that all of it is
- * there: so to QEMU after -run-with user=.
+ * mincore() reports all pages as present to a process that may not write to the
+ * file, such as QEMU after -run-with user=.
  */
 static bool mincore_tells(const PrimMap *map)
 {
@@ -33,7 +33,7 @@ static bool mincore_tells(const PrimMap *map)
            COUNT(map, faccessat(AT_FDCWD, path, W_OK, AT_EACCESS)) == 0;
 }
 
-/* Reading a hole by read() does not populate it, other than by a load */
+/* read() does not populate a hole, but a load from memory does */
 static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
 {
     char buf[64 * 1024];
@@ -50,7 +50,7 @@ static bool hugepage_has_content(const PrimMap *map, uint64_t offset)
     return false;
 }
 
-/* All that our page table has; false if the kernel does not tell */
+/* List all pages in our page table; false if the kernel cannot list them */
 static bool list_hugepages(PrimDataIter *it, uint64_t *found)
 {
     const PrimMap *map = it->map;
@@ -82,9 +82,9 @@ static bool list_hugepages(PrimDataIter *it, uint64_t *found)
 }
 
 /*
- * hugetlbfs has no SEEK_DATA of its own, and a page that another process has
- * populated is not in our page table.  If all pages that the file has are in
- * it, then there is nothing where our page table has none.
+ * hugetlbfs has no SEEK_DATA of its own, and our page table lacks the pages
+ * that another process has populated.  If it has as many pages as the file,
+ * there is no data elsewhere.
  */
 static bool list_hugetlb(PrimDataIter *it)
 {
@@ -98,7 +98,7 @@ static bool list_hugetlb(PrimDataIter *it)
              (uint64_t)st.st_blocks * 512 == (map->shared ? found : 0)));
 }
 
-/* A file without holes: no need to ask for each page */
+/* A file without holes: there is no need to ask for each page */
 static bool hugetlb_is_full(const PrimMap *map)
 {
     struct stat st;

@@ -1,5 +1,5 @@
 /*
- * What the parts of prim share on Linux
+ * prim: declarations shared by the files of prim on Linux
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,7 +19,7 @@
 #define PRIM_XFS_MAGIC       0x58465342
 #define PRIM_BTRFS_MAGIC     0x9123683e
 
-/* PAGEMAP_SCAN, which linux/fs.h has from Linux 6.7 on */
+/* The argument of PAGEMAP_SCAN; linux/fs.h has it from Linux 6.7 on */
 typedef struct PrimScanArg {
     uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
     uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
@@ -48,19 +48,20 @@ static inline bool prim_is_hugetlb(const PrimMap *map)
 }
 
 /*
- * Punching a hole into hugetlbfs also gives up what mmap() had reserved, and
- * then the next touch may be a SIGBUS.  Any other mapping reserves anew, and
- * what it reserves belongs to the file.  -1 with errno set, or 0.
+ * Punching a hole into hugetlbfs also drops the reservation of mmap(), so that
+ * the next touch may raise SIGBUS. This reserves the hugepages again: any
+ * further mapping reserves them, and the reservation belongs to the file.  0,
+ * or -1 with errno set.
  */
 int prim_reserve_hugepages(const PrimMap *map, uint64_t start, uint64_t len);
 
-/* Add to @it->list, which is NULL at first; false if there is no memory */
+/* Add a range to @it->list, which starts as NULL; false if out of memory */
 bool prim_data_list_add(PrimDataIter *it, uint64_t start, uint64_t end);
 
-/* For @it->next: what @it->list has */
+/* A function for @it->next that walks @it->list */
 bool prim_data_next_by_list(PrimDataIter *it, uint64_t *start, uint64_t *end);
 
-/* For memory on hugetlbfs; leaves @it->next alone if all of it is data */
+/* Begin for memory on hugetlbfs; leave @it->next alone if all of it is data */
 void prim_data_begin_hugetlb(PrimDataIter *it);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * What page faults cost a guest: a guest to find that out with
+ * prim: a small guest that measures the cost of page faults
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 #include <linux/kvm.h>
 #include <sys/ioctl.h>
 
-/* Where things are for the guest */
+/* Guest addresses */
 #define TABLES    0x1000
 #define CODE      0x8000
 #define LOW_SIZE  0x10000
@@ -21,7 +21,7 @@
 #define MAX_LEN   (UINT64_C(1) << 30)
 #define LARGE     (UINT64_C(2) << 20)
 
-/* Of page table entries: present, writable, for users, accessed (and dirty) */
+/* Flags of page table entries: present, writable, user, accessed (and dirty) */
 #define TABLE     0x27
 #define LARGE_PAGE 0xe7
 
@@ -36,7 +36,7 @@ struct PrimGuest {
     size_t run_size;
 };
 
-/* rdi: where, rsi: how far to the next, rcx: how many */
+/* rdi: address, rsi: step, rcx: number of writes */
 static const uint8_t code[] = {
     0xc6, 0x07, 0x00,                           /* movb $0, (%rdi) */
     0x48, 0x01, 0xf7,                           /* add %rsi, %rdi */
@@ -56,7 +56,7 @@ static int set_slot(PrimGuest *g, unsigned slot, uint64_t addr, void *host,
     return ioctl(g->vm, KVM_SET_USER_MEMORY_REGION, &region);
 }
 
-/* The first 2 GiB, one to one, in large pages */
+/* Map the first 2 GiB one to one, in large pages */
 static void fill_low(PrimGuest *g)
 {
     uint64_t *table = (uint64_t *)(g->low + TABLES);
@@ -204,7 +204,7 @@ int prim_guest_protect(PrimGuest *g)
 {
     unsigned log = KVM_MEM_LOG_DIRTY_PAGES;
 
-    /* Pages are protected when the log is switched on */
+    /* KVM protects the pages when the log is switched on */
     return set_slot(g, 1, SCRATCH, g->host, g->len, 0) < 0 ||
            set_slot(g, 1, SCRATCH, g->host, g->len, log) < 0 ? -errno : 0;
 }

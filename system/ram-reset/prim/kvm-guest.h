@@ -1,5 +1,5 @@
 /*
- * What page faults cost a guest: a guest to find that out with
+ * prim: a small guest that measures the cost of page faults
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,32 +8,32 @@
 #define RAM_RESET_PRIM_KVM_GUEST_H
 
 /*
- * A virtual machine of its own, next to any other, whose one vCPU does nothing
- * but write to pages.  Its kernel is none: it starts in 64-bit ring 3, where
- * also those hosts run guests natively that would emulate the rest.
+ * A virtual machine of its own, independent of any other.  Its one vCPU only
+ * writes to pages.  It has no kernel: it starts in 64-bit ring 3, which even a
+ * host that emulates other modes runs natively.
  */
 typedef struct PrimGuest PrimGuest;
 
 /*
  * @host: memory of @len bytes, at most 1 GiB, both multiples of the base page
- * size; stays the caller's.  Returns NULL, with errno set, where there is no
- * KVM that we may use; ENOSYS on other hosts than x86_64.  Free with
+ * size; the caller still owns it.  Returns NULL with errno set if KVM cannot be
+ * used; ENOSYS if the host is not x86_64.  Free the result with
  * prim_guest_free().
  */
 PrimGuest *prim_guest_new(void *host, uint64_t len);
 void prim_guest_free(PrimGuest *guest);
 
 /*
- * Have the guest write a 0 to the first byte of @count pieces of memory that
- * are @step bytes apart, from @start on.  0, or -errno; -EIO if the guest did
- * not come to the end of it.
+ * Let the guest write a 0 to the first byte of @count pieces of memory that are
+ * @step bytes apart, from @start on.  0, or -errno; -EIO if the guest did not
+ * finish.
  */
 int prim_guest_touch(PrimGuest *guest, uint64_t start, uint64_t step,
                      uint64_t count);
 
 /*
- * Have KVM log what the guest writes to, and thus protect what it has touched:
- * the next write to each page is a fault.  0, or -errno.
+ * Let KVM log the guest's writes.  This protects the pages that the guest has
+ * touched: the next write to each page is a fault.  0, or -errno.
  */
 int prim_guest_protect(PrimGuest *guest);
 

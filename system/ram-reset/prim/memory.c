@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: giving memory back, and clearing it
+ * prim: discard and clear memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,8 +16,8 @@ bool prim_is_on_hugetlbfs(int fd)
 }
 
 /*
- * Only memory file systems count their blocks exactly (pages in swap
- * included): others may hold bytes that st_blocks does not show yet.
+ * Only memory file systems count their blocks exactly (pages in swap included):
+ * on others st_blocks may lag behind the data.
  */
 static bool file_is_empty(int fd)
 {

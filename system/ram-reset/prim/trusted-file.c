@@ -1,5 +1,5 @@
 /*
- * Who may have written to a file or directory
+ * prim: check which users may have written to a file or directory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -87,11 +87,14 @@ const char *trusted_file_open_error(int err)
 
 bool trusted_file_is_ours_alone(int fd, bool hold)
 {
-    /* Who opens the file meanwhile waits, and we are notified: by no SIGIO */
+    /*
+     * A process that opens the file during the lease waits, and the kernel
+     * signals us: SIGURG is ignored by default, SIGIO is not.
+     */
     if (fcntl(fd, F_SETSIG, SIGURG) < 0 ||
         fcntl(fd, F_SETLEASE, F_WRLCK) < 0) {
         return false;
     }
-    /* Or QEMU would have to wait for itself when it opens the file */
+    /* Without this QEMU would wait for itself when it opens the file */
     return hold || fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }

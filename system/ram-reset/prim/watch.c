@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: which pages have been written to
+ * prim: find the pages that have been written to
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,9 +11,9 @@
 #include "system/ram-reset/prim/watch.h"
 
 /*
- * Documentation/admin-guide/mm/userfaultfd.rst and pagemap.rst; not every
- * libc's headers have them.  Faults of the kernel are none of ours: there is
- * no fault that anybody would have to handle.
+ * Documentation/admin-guide/mm/userfaultfd.rst and pagemap.rst; the headers of
+ * some libcs lack these.  USER_MODE_ONLY needs no privilege, and is enough: no
+ * fault has to be handled, not even one of the kernel.
  */
 #define USER_MODE_ONLY      1
 #define WP_UNPOPULATED      (UINT64_C(1) << 13)
@@ -83,7 +83,7 @@ int prim_watch_add(const PrimWatch *w, void *host, uint64_t len)
            ? -errno : prim_watch_anew(w, host, len);
 }
 
-/* More ranges; 0 or -errno */
+/* Fetch more ranges; 0 or -errno */
 static int scan(const PrimWatch *w, PrimWatchIter *it, uintptr_t to)
 {
     const unsigned room = sizeof(it->ranges) / sizeof(it->ranges[0]);

@@ -1,5 +1,5 @@
 /*
- * What RAM reset needs of Linux: which pages have been written to
+ * prim: find the pages that have been written to
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,30 +8,31 @@
 #define RAM_RESET_PRIM_WATCH_H
 
 /*
- * The kernel tells, from Linux 6.7 on, and to any user: with a userfaultfd that
- * write-protects asynchronously, the first write to a page clears a bit of its
- * page table entry, whoever writes through our address space: a thread, a
- * system call, KVM for a guest.  Nobody waits for us.  What is not seen are
- * writes by way of another mapping of the same memory, so it is for private
- * ones; what a device or the kernel has pinned before; and that a page is
- * discarded.
+ * Linux reports writes from 6.7 on, to any user.  A userfaultfd write-protects
+ * pages asynchronously: the first write to a page clears a bit of its page
+ * table entry, whether a thread, a system call, or KVM for a guest writes
+ * through our address space.  Nobody waits for us.
  *
- * Memory belongs to one userfaultfd at most: others get EBUSY.
+ * It does not report writes through another mapping of the same memory, so that
+ * it is for private mappings only; nor writes to pages that a device or the
+ * kernel has pinned before; nor that a page is discarded.
+ *
+ * Memory belongs to at most one userfaultfd: another one gets EBUSY.
  */
 typedef struct PrimWatch {
     int uffd, pagemap;
 } PrimWatch;
 
-/* 0, or -errno if there is no such thing, and then nothing is to be closed */
+/* 0; or -errno if the kernel lacks this, and then there is nothing to close */
 int prim_watch_open(PrimWatch *w);
 
-/* All that was watched is so no more */
+/* Stop watching all memory */
 void prim_watch_close(PrimWatch *w);
 
-/* Watch memory: none of it has been written to so far.  0 or -errno */
+/* Watch memory, which counts as not written to. 0 or -errno */
 int prim_watch_add(const PrimWatch *w, void *host, uint64_t len);
 
-/* That of it has not been written to any more.  0 or -errno */
+/* Restart: the memory counts as not written to again. 0 or -errno */
 int prim_watch_anew(const PrimWatch *w, void *host, uint64_t len);
 
 /* @next: the address to begin with; all else is zero before the first call */
@@ -45,9 +46,9 @@ typedef struct PrimWatchIter {
 
 /*
  * The next range of whole pages, up to the address @to, that may have been
- * written to: 1, with it in @start and @end; 0 if there is none; -errno if that
- * cannot be said, -EPERM if other memory has taken the place of what was
- * watched.
+ * written to.  Returns 1 with the range in @start and @end; 0 if there is none;
+ * -errno if the kernel cannot list them, -EPERM if other memory has taken the
+ * place of the watched memory.
  */
 int prim_watch_next(const PrimWatch *w, PrimWatchIter *it, uintptr_t to,
                     uintptr_t *start, uintptr_t *end);
