@@ -52,7 +52,7 @@ static void test_errors(void)
         { "[anonymous]\ngranule=4096\n" KEYS "guest-map=x",
           "cannot be interpreted" },
         { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\nextra=1",
-          "not known" },
+          "unknown keys" },
         { "[anonymous]\ngranule=4096\n" KEYS "guest-map=1\n[other]\na=1",
           "its groups are not" },
     };

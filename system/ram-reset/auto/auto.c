@@ -1,5 +1,5 @@
 /*
- * ram-reset-auto: whichever strategy is the cheapest
+ * ram-reset-auto: choose the cheapest strategy
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,23 +20,26 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetAuto, RAM_RESET_AUTO)
 
 #define PAGE_SIZE 4096
 
-/* By what factor an estimate may be wrong unnoticed, and from when on */
+/*
+ * An estimate that is wrong by this factor, or by less than this time, is not
+ * traced
+ */
 #define MISJUDGED_FACTOR 2
 #define MISJUDGED_NS     200000
 
 /*
- * With less to do, all strategies take much the same time, which says more of
- * what else the host did
+ * A load shorter than this teaches nothing: all strategies take about the same
+ * time, and the host's other work disturbs it.
  */
 #define WORTH_LEARNING_NS 1000000
 
 /**
  * RamResetAuto: an instance
  *
- * @costs_file: where to read @costs from; NULL to measure them
- * @guest: what measure_guest() has found
- * @calibration_ns: how long it took to measure all of that
- * @tried: kinds of memory whose costs are known, or cannot be
+ * @costs_file: file to read @costs from; NULL to measure them
+ * @guest: the result of measure_guest()
+ * @calibration_ns: duration of all measurements
+ * @tried: kinds of memory whose costs are known, or cannot be measured
  * @blocks: RamResetKnown by the name of the RAM block
  */
 struct RamResetAuto {
@@ -52,11 +55,11 @@ struct RamResetAuto {
     GHashTable *blocks;
 };
 
-/* What is remembered of a block from load to load */
+/* Knowledge about a block, from load to load */
 typedef struct RamResetKnown {
     History *history;
-    double slower[POLICY_NR_CHOICES];   /* than calibrated, in past loads */
-    /* of the load under way, or the last one */
+    double slower[POLICY_NR_CHOICES];   /* factor to the calibrated costs */
+    /* of the current load, or of the last one */
     AutoPlan plan;
     uint64_t planning_ns;
 } RamResetKnown;
@@ -67,7 +70,7 @@ static CostsKind kind_of(bool shared, size_t page_size)
            shared ? COSTS_SHARED : COSTS_ANONYMOUS;
 }
 
-/* The host unmaps from the guest granule by granule */
+/* The host unmaps a granule at a time from the guest */
 static void add_guest(const RamResetAuto *ra, MemoryCosts *costs)
 {
     costs->guest_fault = ra->guest.fault;
@@ -96,9 +99,9 @@ static void calibrate_kind(RamResetAuto *ra, CostsKind kind)
 }
 
 /*
- * QEMU calls this for all blocks that there are, and then for each that is
- * plugged, before anybody can tell whether the object will cover it.  A load is
- * not held up for that.
+ * QEMU calls this for all existing blocks, and then for each hotplugged one,
+ * before it is known whether the object will cover the block.  Never delay a
+ * load for that.
  */
 static void auto_block_added(RAMBlockNotifier *n, void *host, size_t size,
                              size_t max_size)
@@ -129,7 +132,7 @@ static void auto_machine_ready(RamReset *rr)
     }
 }
 
-/* Reads costs once: they must not change between two loads */
+/* Read costs once: they must not change between two loads */
 static bool auto_check(RamReset *rr, Error **errp)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
@@ -172,7 +175,7 @@ static void known_free(gpointer opaque)
     g_free(known);
 }
 
-/* A block that has another size now is a new one */
+/* A block whose size has changed is a new one */
 static RamResetKnown *lookup(RamResetAuto *ra, const RamResetBlock *blk)
 {
     RamResetKnown *known = g_hash_table_lookup(ra->blocks, blk->info->name);
@@ -184,7 +187,7 @@ static RamResetKnown *lookup(RamResetAuto *ra, const RamResetBlock *blk)
     return known;
 }
 
-/* The costs for the memory that @blk is in; false if they are not known */
+/* The costs for the memory of @blk; false if they are not known */
 static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
                      const RamResetKnown *known, MemoryCosts *costs)
 {
@@ -194,7 +197,7 @@ static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
     if (ra->costs.known[kind] && kind == COSTS_HUGETLB) {
         *costs = costs_for_granule(costs, blk->map.page_size / PAGE_SIZE);
     }
-    /* Costs that the user gives stay as they are */
+    /* Costs given by the user stay as they are */
     if (!ra->costs_file) {
         *costs = policy_experienced(costs, known->slower);
     }
@@ -233,8 +236,9 @@ static void compare_times(RamResetKnown *known, const RamResetBlock *blk)
                                   known->plan.estimated_ns, measured);
     }
     /*
-     * The time of a split does not tell which half of it was slow, nor that of
-     * a remap that populates the fresh memory, whether it was that.
+     * The time of a split does not show which half was slow.  The time of a
+     * remap that populates the fresh memory does not show whether remapping or
+     * populating was slow.
      */
     if (MAX(measured, known->plan.estimated_ns) >= WORTH_LEARNING_NS &&
         known->plan.choice != POLICY_SPLIT &&
@@ -361,11 +365,11 @@ static void auto_class_init(ObjectClass *oc, RamResetClassData *data)
                                    &RamResetObjective_lookup,
                                    auto_get_objective, auto_set_objective);
     object_class_property_set_description(oc, "objective",
-        "What to make small: the load and the guest's faults after it (total), "
+        "What to minimise: the load and the guest's faults after it (total), "
         "the load (latency), or the memory in use after it (footprint)");
     object_class_property_add_str(oc, "costs", auto_get_costs, auto_set_costs);
     object_class_property_set_description(oc, "costs",
-        "File that says what things cost on this host; measured if not given");
+        "File with the costs on this host; measured if not given");
 }
 
 static const TypeInfo auto_types[] = {

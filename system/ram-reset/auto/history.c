@@ -1,5 +1,5 @@
 /*
- * ram-reset-auto: what past loads have shown of a block
+ * ram-reset-auto: the history of a block in past loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,18 +11,18 @@
 /* The policy's pages */
 #define PAGE_SIZE 4096
 
-/* Of a chunk, in pages */
+/* The history of a chunk, in pages */
 typedef struct Past {
-    uint32_t left;              /* that were there after the last load */
-    uint32_t again;             /* touched before it, where that was seen */
-    uint32_t back;              /* that came back after it was last discarded */
-    bool discarded;             /* by the last load */
+    uint32_t left;              /* present after the last load */
+    uint32_t again;             /* touched before it, if that was seen */
+    uint32_t back;              /* present again after the last discard */
+    bool discarded;             /* the last load discarded it */
 } Past;
 
 struct History {
     uint64_t len, chunk;
     size_t nr;
-    bool learnt;                /* from a load */
+    bool learnt;                /* a load has been seen */
     PolicyChunk *chunks;
     Past *past;
 };
@@ -57,9 +57,9 @@ bool history_fits(const History *h, const RamResetBlock *blk)
 }
 
 /*
- * No load has been seen yet.  Pages are there because the snapshot has them, or
- * because the guest has written to them since; nobody knows which.  The guess
- * is that what a snapshot has lies together, in chunks here and there.
+ * No load has been seen yet.  A page is present because the snapshot has it, or
+ * because the guest has written to it; this is unknown.  Guess that the
+ * snapshot's pages lie together, in some of the chunks.
  */
 static void guess(History *h, uint64_t expected)
 {
@@ -135,8 +135,9 @@ static void add_stored(History *h, PrimRange range)
 }
 
 /*
- * What the snapshot has written is what is not known to be zero any more.
- * Target pages can be smaller than the policy's; a part counts as a page, once.
+ * The snapshot has written a page if the page is not known to be zero any
+ * more.  Target pages may be smaller than the policy's: count a page once if
+ * any part is written.
  */
 static void count_stored(History *h, const ZeroMap *known)
 {
@@ -173,8 +174,9 @@ static void learn_discarded(History *h, size_t i, uint32_t granule,
 }
 
 /*
- * Nothing tells pages that the guest has only read, or has filled with zeros,
- * from those that it has not used; but they came back when they were discarded.
+ * A page that the guest has only read, or has filled with zeros, cannot be told
+ * from an unused page while it stays.  It showed itself when it came back after
+ * a discard.
  */
 static void learn_cleared(History *h, size_t i, const uint32_t *cleared,
                           uint32_t granule, bool keeps)
@@ -199,7 +201,7 @@ static void learn_cleared(History *h, size_t i, const uint32_t *cleared,
     }
 }
 
-/* Which chunks have been cleared in place, and not discarded before */
+/* The chunks that have been cleared in place, and not discarded before */
 static bool *cleared_chunks(const History *h, const RamResetBlock *blk)
 {
     bool *cleared = g_new(bool, h->nr);
@@ -209,7 +211,7 @@ static bool *cleared_chunks(const History *h, const RamResetBlock *blk)
         RamResetPart *part = &g_array_index(blk->parts, RamResetPart, p);
         size_t first = part->start / h->chunk;
 
-        /* One that can wait for the snapshot keeps pages */
+        /* A late strategy clears in place */
         if (part->strategy && !part->strategy->late) {
             memset(cleared + first, false,
                    DIV_ROUND_UP(part->len, h->chunk));

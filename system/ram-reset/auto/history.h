@@ -1,5 +1,5 @@
 /*
- * ram-reset-auto: what past loads have shown of a block
+ * ram-reset-auto: the history of a block in past loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,14 +11,14 @@
 #include "system/ram-reset/block/block.h"
 
 /*
- * Kept from load to load, for one RAM block.  The guest and the snapshot are
- * both expected to do what they did the last time.  Of chunks that a load
- * clears, the pages that were not zero tell what the guest has touched; of
- * those that it discards, the pages that are there again at the next load.
+ * The history of one RAM block.  It is assumed that the guest and the snapshot
+ * do the same as the last time.  A page that the guest has touched is seen in
+ * two ways: in a cleared chunk, the page was not zero; in a discarded chunk, it
+ * is present again at the next load.
  */
 typedef struct History History;
 
-/* For a block that @blk->map describes; free with history_free() */
+/* Make one for the block that @blk->map describes; free with history_free() */
 History *history_new(const RamResetBlock *blk);
 void history_free(History *history);
 
@@ -26,23 +26,24 @@ void history_free(History *history);
 bool history_fits(const History *history, const RamResetBlock *blk);
 
 /*
- * Before a load.  @populated: of PrimRange; @expected: bytes that the snapshot
- * may store, of use as long as no load has shown more than that
+ * Update before a load.  @populated: array of PrimRange; @expected: number of
+ * bytes that the snapshot may store, used until a load has been seen
  */
 void history_update(History *history, const GArray *populated,
                     uint64_t expected);
 
-/* False as long as it is a guess where the snapshot has something */
+/* False while the position of the snapshot's pages is a guess */
 bool history_is_learnt(const History *history);
 
-/* The chunks as history_update() has found them, and their size in bytes */
+/* The chunks found by history_update(), and their size in bytes */
 const PolicyChunk *history_chunks(const History *history, size_t *nr,
                                   uint64_t *chunk);
 
 /*
- * After a load: @blk->parts have been made zero, @blk->known tells what the
- * snapshot has written, @blk->cleared what was not zero.  @granule: pages that
- * a fault populates; @keeps: nothing of @blk can be discarded.
+ * Learn after a load: @blk->parts have been made zero, @blk->known shows the
+ * pages that the snapshot has written, @blk->cleared those that were not zero.
+ * @granule: pages that a fault populates; @keeps: nothing of @blk can be
+ * discarded.
  */
 void history_learn(History *history, const RamResetBlock *blk,
                    uint32_t granule, bool keeps);

@@ -1,5 +1,5 @@
 /*
- * ram-reset-auto: how one block is made zero in one load
+ * ram-reset-auto: plan how one block is made zero in one load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,7 +15,7 @@
 
 #define PAGE_SIZE 4096
 
-/* All that auto leaves the work to; a split is by the first two */
+/* The strategies that auto delegates to; a split uses the first two */
 static const char *const strategies[] = {
     [POLICY_CLEAR] = TYPE_RAM_RESET_MEMSET,
     [POLICY_DISCARD] = TYPE_RAM_RESET_MADVISE,
@@ -33,7 +33,9 @@ static RamResetClass *strategy(PolicyChoice choice)
     return ram_reset_class(strategies[choice]);
 }
 
-/* Why @choice cannot serve @blk, to be freed; NULL if it can */
+/*
+ * The reason why @choice cannot be used for @blk, to be freed; NULL if it can
+ */
 static char *refusal(RamReset *rr, const RamResetBlock *blk,
                      PolicyChoice choice)
 {
@@ -57,7 +59,7 @@ static void tell_sums(RamResetDecision *info, const PolicyFacts *facts)
     }
 }
 
-/* Takes what is in @refusals */
+/* Take ownership of the strings in @refusals */
 static RamResetDecision *tell(const PolicyDecision *decision,
                               const PolicyFacts *facts, char **refusals)
 {
@@ -93,7 +95,7 @@ static void add_part(RamResetBlock *blk, uint64_t start, uint64_t end,
     ram_reset_add_part(blk, start, end - start, strategy(choice));
 }
 
-/* What of @data, which is freed, lies in chunks that are not discarded */
+/* The parts of @data in chunks that are not discarded; frees @data */
 static GArray *without_discarded(GArray *data, uint64_t chunk,
                                  const bool *discard)
 {
@@ -115,9 +117,9 @@ static GArray *without_discarded(GArray *data, uint64_t chunk,
 }
 
 /*
- * Chunks are discarded, and then all that is left is cleared in one go, which
- * waits for the snapshot's own pages as any clearing does.  Returns how many
- * bytes are to be discarded.
+ * First discard chunks.  Then clear the rest in one go, which waits for the
+ * snapshot's own pages as any clearing does.  Returns the number of bytes to be
+ * discarded.
  */
 static uint64_t split(RamResetBlock *blk, size_t nr_chunks, uint64_t chunk,
                       const bool *discard)
@@ -146,8 +148,8 @@ static uint64_t split(RamResetBlock *blk, size_t nr_chunks, uint64_t chunk,
 }
 
 /*
- * What is populated, for the facts.  Where it is certain, and nobody else has
- * the memory (@exclusive), clearing goes by it as well.
+ * Find the populated ranges.  If they are certain, and nobody else has the
+ * memory (@exclusive), clearing uses them as well.
  */
 static GArray *find_populated(RamResetBlock *blk, bool exclusive)
 {

@@ -1,5 +1,5 @@
 /*
- * ram-reset-auto: how one block is made zero in one load
+ * ram-reset-auto: plan how one block is made zero in one load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,10 +12,10 @@
 #include "system/ram-reset/block/block.h"
 
 /**
- * AutoPlan: what was decided for a block, for those who learn from the load
+ * AutoPlan: the decision for a block, from which the next loads learn
  *
  * @choice: a strategy, or a mix of two
- * @estimated_ns: how long making the block zero is expected to take
+ * @estimated_ns: expected time to make the block zero
  * @granule: pages that one fault brings
  * @keeps: nothing of the block can be discarded
  */
@@ -29,22 +29,19 @@ typedef struct AutoPlan {
 /**
  * auto_plan_cheapest: decide how @blk is made zero, and note that in @blk
  *
- * Fills in @blk's parts, data and cleared, and of its info the strategy, the
+ * Fills in @blk's parts, data and cleared, and in its info the strategy, the
  * reason and the decision.
  *
- * @rr: which the user is told has decided it; how many threads may clear
- * @objective: what to make small
- * @costs: what things cost for the memory that @blk is in
- * @history: of blocks like @blk; is brought up to date with what is populated
+ * @rr: the object that is reported as the one that decided; limits the threads
+ * @objective: the quantity to minimise
+ * @costs: costs for the memory of @blk
+ * @history: of blocks like @blk; is updated with the populated ranges
  */
 AutoPlan auto_plan_cheapest(RamReset *rr, RamResetBlock *blk,
                             RamResetObjective objective,
                             const MemoryCosts *costs, History *history);
 
-/**
- * auto_plan_without_costs: have @blk cleared in place; there is no decision in
- * its info
- */
+/** auto_plan_without_costs: clear @blk in place; its info has no decision */
 void auto_plan_without_costs(RamReset *rr, RamResetBlock *blk);
 
 #endif

@@ -1,60 +1,62 @@
 /*
- * ram-reset-auto: which strategy is the cheapest
+ * ram-reset-auto: decide which strategy is the cheapest
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 /*
- * For each chunk of a block, and each strategy, the policy estimates what the
- * next load is going to take: making memory zero, the faults while the snapshot
- * is read, and those of the guest after it.  The sums over all chunks compare
- * the strategies that treat all chunks alike.
+ * For each chunk of a block and each strategy, the policy estimates the cost of
+ * the next load: making memory zero, the faults while the snapshot is read, and
+ * the guest's faults after it.  The sums over all chunks compare the strategies
+ * that treat all chunks alike.
  *
- * A fourth choice splits the block: it clears some chunks, and discards others.
- * A run of discarded chunks takes one call more, so that what is best for a
- * chunk depends on the one before it.  Of two states a chunk, cleared or
- * discarded, dynamic programming finds the cheapest sequence, in a time that
- * grows with the number of chunks.
+ * A fourth choice splits the block: it clears some chunks and discards others.
+ * A run of discarded chunks needs one more call, so that the best choice for a
+ * chunk depends on the chunk before it.  Dynamic programming over two states a
+ * chunk, cleared or discarded, finds the cheapest sequence in linear time.
  *
- * Of a page that neither the snapshot nor the guest uses any more, clearing has
- * to find out at each load that it is zero; discarding it costs more, but once.
- * Which is cheaper depends on how many loads are still to come, which nobody
- * knows.  That is the ski rental problem: tests are the rent, a discard is the
- * price.  The answer is to test until tests have cost as much as the discard
- * would have, and then to discard.  If there are fewer loads, testing was the
- * best that one could do; otherwise discarding at once was, and both together
- * cost at most twice as much.  Hence clearing is charged with what it owes:
- * tests that were wasted since the last discard.  (To both bounds add what one
- * load's tests cost, and the margins below.)  If the guest does use a page
+ * Consider a page that neither the snapshot nor the guest uses any more.
+ * Clearing has to test at each load that it is zero; discarding costs more, but
+ * only once.  The number of loads to come is unknown, and decides which of them
+ * is cheaper.  This is the ski rental problem: a test is the rent, a discard is
+ * the price.  The answer is to test until tests have cost as much as the
+ * discard would have, and then to discard.  If there are fewer loads, testing
+ * was the best choice; otherwise an immediate discard was, and tests and
+ * discard together cost at most twice as much.  Clearing is therefore charged
+ * with its debt: the tests wasted since the last discard. (Both bounds grow by
+ * one load's tests, and by the margins below.) If the guest does use a page
  * again, its tests were not wasted.
  *
  * Costs are measured on scratch memory, which is small and in one piece.  A
- * guest's pages that lie here and there in gigabytes take some times as long: 5
- * times were seen.  So each strategy has a factor, which loads by it correct:
- * by the square root of the error and at most 1.5 times, since one load may
- * have been disturbed.  The factors of strategies that are not used go back
- * towards 1, slowly, so that they are worth another try some day.
+ * guest's pages are scattered over gigabytes and take longer, up to 5 times in
+ * measurements.  So each strategy has a factor, which each load by that
+ * strategy corrects: by the square root of the error and at most 1.5 times,
+ * since one load may have been disturbed.  The factors of unused strategies
+ * slowly return towards 1, so that these strategies are tried again some day.
  */
 
 #include "qemu/osdep.h"
 #include <math.h>
 #include "system/ram-reset/auto/policy.h"
 
-/* As in block/clear.c: one thread for each 64 MiB */
+/* A thread for each 64 MiB, as in block/clear.c */
 #define PAGES_A_THREAD 16384
 
-/* Above any number of nanoseconds that a page can cost */
+/* More nanoseconds than any page can cost */
 #define FOOTPRINT_NS_A_PAGE 1e9
 
-/* What was calibrated is not off by more */
+/* The largest error of calibrated costs */
 #define MOST_SLOWER   8
-/* By how much one load changes that, and how much of it is left after one */
+/*
+ * The largest change of the factor by one load, and its decay in an unused
+ * strategy
+ */
 #define MOST_AT_ONCE  1.5
 #define FORGET        0.98
 
 /*
- * How much of the time of one before it in the enum a choice may take: what is
- * simpler stays, since estimates are not exact
+ * A choice must take less than this share of the time of an earlier choice in
+ * the enum.  Estimates are not exact, so that the simpler choice is preferred.
  */
 static const double margins[POLICY_NR_CHOICES] = {
     [POLICY_DISCARD] = 0.95, [POLICY_REMAP] = 0.95, [POLICY_SPLIT] = 0.9,
@@ -62,15 +64,15 @@ static const double margins[POLICY_NR_CHOICES] = {
 
 /*
  * Discarding and remapping return the same pages to the host, which is most of
- * what they cost: on the hosts seen so far neither is faster, and which of them
- * is in measurements changes every time.
+ * their cost.  On the hosts seen so far neither is faster: the winner changes
+ * with every measurement.
  */
 #define MARGIN_OF_EQUALS 0.75
 
 /*
- * What a choice must save at least, in nanoseconds.  Where few pages are there,
- * all strategies take less than this, and one load that the host disturbed
- * would turn the choice.  The fastest of loads takes 20 times as long.
+ * The least time that a choice must save, in nanoseconds.  If few pages are
+ * present, all strategies take less than this, and one load that the host
+ * disturbed would change the choice.  The fastest load takes 20 times as long.
  */
 #define LEAST_SAVED 100e3
 
@@ -130,7 +132,7 @@ static PolicyEstimate estimate_clear(const MemoryCosts *costs,
     uint32_t left = c->resident - MIN(c->resident, c->stored);
     uint32_t dirty = MIN(left, c->again);
     uint32_t missing = c->stored - MIN(c->resident, c->stored);
-    /* Where a granule is a chunk it is there, or it is not */
+    /* If a granule fills a chunk, it is either present as a whole or absent */
     double brought = costs->granule >= facts->chunk_pages && c->resident
                      ? 0 : granules(costs, facts, missing);
 
@@ -144,7 +146,7 @@ static PolicyEstimate estimate_clear(const MemoryCosts *costs,
     };
 }
 
-/* @remap: by fresh memory; else by discarding pages */
+/* @remap: use fresh memory; else discard pages */
 static PolicyEstimate estimate_empty(const MemoryCosts *costs,
                                      const PolicyFacts *facts,
                                      const PolicyChunk *c, bool remap)
@@ -153,7 +155,10 @@ static PolicyEstimate estimate_empty(const MemoryCosts *costs,
     double all = (double)facts->chunk_pages / costs->granule;
     double loaded = granules(costs, facts, c->stored);
     double touched = granules(costs, facts, c->stored + c->again);
-    /* Of what is loaded the guest is taken to use as much as of the rest */
+    /*
+     * Assume that the guest uses the same share of the loaded pages as of the
+     * rest
+     */
     double mapped = granules(costs, facts, MIN(c->stored, c->again));
     double fault = populated ? 0 : costs->fault;
 
@@ -170,8 +175,8 @@ static PolicyEstimate estimate_empty(const MemoryCosts *costs,
 }
 
 /*
- * Backwards: at first @discard has what is best for a chunk if the one before
- * it is cleared, and @follow if that is discarded.
+ * Work backwards.  At first @discard has the best choice for a chunk if the
+ * chunk before it is cleared, and @follow the best choice if that is discarded.
  */
 static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
                             unsigned threads, bool *discard)
@@ -208,7 +213,7 @@ static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
     return sum;
 }
 
-/* Numbers of pages are compared as they are, times with a margin */
+/* Compare numbers of pages exactly, times with a margin */
 static bool is_better(PolicyObjective objective,
                       const PolicyEstimate *estimates, PolicyChoice choice,
                       PolicyChoice other)
@@ -262,7 +267,10 @@ PolicyDecision policy_decide(const MemoryCosts *costs,
     return d;
 }
 
-/* What of each is off is off for the same reason */
+/*
+ * Whether the choice discards all pages: estimates of both are wrong for one
+ * reason
+ */
 static bool discards_all(PolicyChoice choice)
 {
     return choice == POLICY_DISCARD || choice == POLICY_REMAP;

@@ -1,5 +1,5 @@
 /*
- * ram-reset-auto: which strategy is the cheapest
+ * ram-reset-auto: decide which strategy is the cheapest
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,26 +10,26 @@
 #include "system/ram-reset/measure/costs.h"
 
 /*
- * A function of what things cost here and of what there is to do, and of
- * nothing else: no QEMU, no clock, no state.  policy.c says how it decides.
+ * A pure function of the costs on this host and of the work to be done: no
+ * QEMU, no clock, no state. policy.c explains how it decides.
  *
  * Pages and granules are as in costs.h.
  */
 
 typedef enum PolicyObjective {
-    POLICY_TOTAL,           /* the load, and the faults that the guest has */
+    POLICY_TOTAL,           /* the load, and the guest's faults after it */
     POLICY_LATENCY,         /* the load alone */
     POLICY_FOOTPRINT,       /* memory in use after the load, then TOTAL */
 } PolicyObjective;
 
-/* A part of a block, at least as large as a granule; numbers of pages */
+/* A part of a block, at least as large as a granule; in pages */
 typedef struct PolicyChunk {
-    uint32_t resident;      /* that are there */
-    uint32_t stored;        /* that the snapshot is going to write */
-    uint32_t again;         /* others that the guest will write afterwards */
+    uint32_t resident;      /* present */
+    uint32_t stored;        /* the snapshot will write them */
+    uint32_t again;         /* other pages that the guest will write */
     /*
-     * Tests of others that loads have wasted since the chunk was last
-     * discarded: had it been discarded again, there would have been none
+     * Wasted tests of other pages since the chunk was last discarded: another
+     * discard would have avoided them
      */
     uint64_t wasted;
 } PolicyChunk;
@@ -39,14 +39,14 @@ typedef struct PolicyFacts {
     const PolicyChunk *chunks;
     size_t nr_chunks;       /* at least 1 */
     uint32_t chunk_pages;   /* the last chunk may have fewer */
-    unsigned threads;       /* that clear, at least 1 */
+    unsigned threads;       /* threads that clear, at least 1 */
     bool prealloc;          /* fresh memory is populated at once */
     bool can_discard, can_remap;
-    bool can_split;         /* it is known what is where */
+    bool can_split;         /* the positions of pages are known */
 } PolicyFacts;
 
 typedef enum PolicyChoice {
-    POLICY_CLEAR,           /* in place, what the snapshot does not write */
+    POLICY_CLEAR,           /* in place, except for the snapshot's pages */
     POLICY_DISCARD,
     POLICY_REMAP,
     POLICY_SPLIT,           /* some chunks are cleared, others discarded */
@@ -59,8 +59,8 @@ typedef struct PolicyEstimate {
     double reset;           /* making memory zero */
     double load;            /* faults while the snapshot is read */
     double guest;           /* faults of the guest */
-    double owed;            /* wasted by past loads: a reason to stop that */
-    uint64_t resident;      /* when the load has ended */
+    double owed;            /* wasted by past loads, see policy.c */
+    uint64_t resident;      /* after the load */
 } PolicyEstimate;
 
 typedef struct PolicyDecision {
@@ -69,35 +69,37 @@ typedef struct PolicyDecision {
 } PolicyDecision;
 
 /*
- * @discard: has an element for each chunk, which is set to whether it is to be
- * discarded; of use where POLICY_SPLIT is chosen.
+ * @discard: has an element for each chunk, which is set if the chunk is to be
+ * discarded; valid if POLICY_SPLIT is chosen.
  */
 PolicyDecision policy_decide(const MemoryCosts *costs,
                              const PolicyFacts *facts, bool *discard);
 
-/* How many granules @pages are in, if they lie anywhere in a chunk */
+/*
+ * The number of granules that contain @pages, if these lie anywhere in a chunk
+ */
 double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages);
 
 /*
- * Corrects calibrated costs by what loads have taken.  @slower: by
- * PolicyChoice, how many times as long; each starts as 1.
+ * Correct calibrated costs by the times of past loads.  @slower: a factor for
+ * each PolicyChoice; each starts as 1.
  */
 MemoryCosts policy_experienced(const MemoryCosts *costs,
                                const double slower[POLICY_NR_CHOICES]);
 
 /*
- * The next @slower of a strategy, after a load by it that took @ratio times
- * what was expected.
+ * The next @slower of a strategy, after a load by it that took @ratio times the
+ * expected time.
  */
 double policy_slower(double slower, double ratio);
 
 /* ... after a load by another strategy */
 double policy_slower_unused(double slower);
 
-/* Whether what a load by @one has shown goes for @other as well */
+/* Whether the result of a load by @one is valid for @other as well */
 bool policy_learn_together(PolicyChoice one, PolicyChoice other);
 
-/* What @objective has as small as can be, in nanoseconds */
+/* The quantity that @objective minimises, in nanoseconds */
 double policy_score(PolicyObjective objective, const PolicyEstimate *estimate);
 
 #endif

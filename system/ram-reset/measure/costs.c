@@ -1,5 +1,5 @@
 /*
- * Measuring: what things cost on a host, kind of memory by kind
+ * Measuring: the costs on a host for each kind of memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 #define PAGE_SIZE   4096
 #define MAX_GRANULE (1 << 30)
 
-/* A second, for what takes a microsecond */
+/* A second, where a microsecond is expected */
 #define MAX_NS 1e9
 
 static const struct {
@@ -59,7 +59,7 @@ static char *read_kind(GKeyFile *file, const char *group, MemoryCosts *costs)
         if (err) {
             return g_strdup(err->message);
         }
-        /* Also refuses what is not a number */
+        /* This also refuses NaN */
         if (!(ns >= 0 && ns <= MAX_NS)) {
             return g_strdup_printf("[%s] %s=%g is not within 0 and %g "
                                    "nanoseconds", group, keys[i].name, ns,
@@ -68,7 +68,7 @@ static char *read_kind(GKeyFile *file, const char *group, MemoryCosts *costs)
         *(double *)((char *)costs + keys[i].offset) = ns;
     }
     if (g_strv_length(found) != G_N_ELEMENTS(keys) + 1) {
-        return g_strdup_printf("[%s] has keys that are not known", group);
+        return g_strdup_printf("[%s] has unknown keys", group);
     }
     return NULL;
 }

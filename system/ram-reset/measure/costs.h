@@ -1,5 +1,5 @@
 /*
- * Measuring: what things cost on a host, kind of memory by kind
+ * Measuring: the costs on a host for each kind of memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,22 +8,22 @@
 #define RAM_RESET_MEASURE_COSTS_H
 
 /*
- * What things cost for one kind of memory, in nanoseconds of one thread.
+ * The costs for one kind of memory, in nanoseconds of one thread.
  *
- * Pages are those of 4 KiB that the host counts in, whatever it maps.  What
- * one fault brings is a granule: a page, or a huge one.
+ * A page has 4 KiB here, whatever the host maps.  A granule is the memory that
+ * one fault brings: a page, or a hugepage.
  */
 typedef struct MemoryCosts {
     uint32_t granule;       /* pages */
-    double test;            /* a page that is zero: to find that out */
-    double clear;           /* one that is not: to find out, and to clear */
-    double discard_call;    /* discarding a range, apart from its pages */
-    double discard;         /* ... each page that is there */
-    double remap_call;      /* fresh memory for a block, apart from ... */
-    double remap;           /* ... each page that was there */
-    double fault;           /* QEMU touches a granule that is not there */
-    double guest_fault;     /* what is added to that if the guest does */
-    double guest_map;       /* the guest touches one that QEMU has touched */
+    double test;            /* to test a page that is zero */
+    double clear;           /* to test and clear a page that is not */
+    double discard_call;    /* to discard a range, without its pages */
+    double discard;         /* ... and for each page present */
+    double remap_call;      /* fresh memory for a block, without ... */
+    double remap;           /* ... and for each page that was present */
+    double fault;           /* QEMU touches an absent granule */
+    double guest_fault;     /* added to that if the guest touches it */
+    double guest_map;       /* the guest touches a granule of QEMU's */
 } MemoryCosts;
 
 typedef enum CostsKind {
@@ -42,17 +42,17 @@ typedef struct HostCosts {
 const char *costs_kind_name(CostsKind kind);
 
 /*
- * Read a key file: a group for each kind that is known, named like it, with a
- * key for each member of MemoryCosts ("discard-call=1200.5"), in nanoseconds,
- * the granule in bytes; all of them, and no others.
+ * Read a key file.  It has a group for each known kind, named like the kind.  A
+ * group has a key for each member of MemoryCosts ("discard-call=1200.5"), in
+ * nanoseconds, the granule in bytes; all keys must be there, and no others.
  *
- * Returns: NULL, or a sentence that says what is wrong, to be freed
+ * Returns: NULL, or a sentence with the error, to be freed
  */
 char *costs_read(const char *path, HostCosts *costs);
 
 /*
- * The costs for granules of another size: a fault clears a granule, so that it
- * costs more if that is larger; discarding one costs the same, whatever its
+ * The costs for granules of another size.  A fault clears a granule, so that it
+ * costs more for a larger one; discarding a granule costs the same for any
  * size.
  */
 MemoryCosts costs_for_granule(const MemoryCosts *costs, uint32_t granule);

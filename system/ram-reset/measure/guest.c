@@ -1,5 +1,5 @@
 /*
- * Measuring: what a guest pays for what is done to its memory
+ * Measuring: the additional costs for a guest
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,17 +14,17 @@
 
 #define PAGE_SIZE   4096
 
-/* Three parts of the memory have so many pages each */
+/* Pages in each of three parts of the memory */
 #define GUEST_PAGES 128
 
 /*
- * About what is published for faults and lost mappings on hosts with EPT; none
- * of it has been measured here.
+ * Roughly the published values for faults and lost mappings on hosts with EPT;
+ * not measured here.
  */
 static const GuestCosts assumed = { .fault = 1500, .map = 1500, .unmap = 200 };
 #define ASSUMED_WRITE_FAULT 1500
 
-/* Finds @map empty: of its thirds one stays so, and two only QEMU has */
+/* @map is empty at first. A third of it stays so, QEMU populates the rest. */
 static bool measure_once(const PrimMap *map, PrimGuest *guest,
                          GuestCosts *costs)
 {
@@ -32,7 +32,7 @@ static bool measure_once(const PrimMap *map, PrimGuest *guest,
     unsigned count = third / PAGE_SIZE;
     int64_t at[5], with, without;
 
-    /* Once, for what it takes to run at all */
+    /* Touch once first, so that the start of the guest is not measured */
     scratch_touch(map->host, PAGE_SIZE, PAGE_SIZE);
     if (prim_guest_touch(guest, 0, PAGE_SIZE, 1) < 0) {
         return false;
@@ -63,7 +63,7 @@ static bool measure_once(const PrimMap *map, PrimGuest *guest,
     return true;
 }
 
-/* The faster of both, each */
+/* Measure twice, and take the smaller value of each */
 static bool measure_twice(const PrimMap *map, PrimGuest *guest,
                           GuestCosts *costs)
 {
@@ -79,7 +79,7 @@ static bool measure_twice(const PrimMap *map, PrimGuest *guest,
     return true;
 }
 
-/* NULL if that cannot be had; scratch_guest_free() also then */
+/* NULL on failure; call scratch_guest_free() even then */
 static PrimGuest *scratch_guest_new(PrimMap *map)
 {
     if (!scratch_map(map, 3 * GUEST_PAGES * PAGE_SIZE, false)) {
@@ -113,7 +113,7 @@ GuestCosts measure_guest(void)
     return ok ? costs : assumed;
 }
 
-/* Negative if that fails */
+/* Negative on failure */
 static double write_fault(const PrimMap *map, PrimGuest *guest)
 {
     unsigned count = map->len / PAGE_SIZE;

@@ -1,5 +1,5 @@
 /*
- * Measuring: what a guest pays for what is done to its memory
+ * Measuring: the additional costs for a guest
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,18 +8,18 @@
 #define RAM_RESET_MEASURE_GUEST_H
 
 /*
- * All of that is 0 but for KVM, where it is measured with a guest made for it,
- * in some milliseconds and in this thread.  If that guest cannot be had, costs
- * are taken to be as on common hosts.
+ * All these costs are 0 except with KVM.  There they are measured in this
+ * thread with a guest made for it, which takes some milliseconds.  If that
+ * guest cannot be made, the costs of common hosts are assumed.
  */
 
 /**
- * GuestCosts: what the page tables that the accelerator keeps for the guest
- * cost, in nanoseconds
+ * GuestCosts: costs of the page tables that the accelerator has for the guest,
+ * in nanoseconds
  *
- * @fault: what they add to a fault of a granule that QEMU does not have
+ * @fault: added to a fault of a granule that QEMU does not have
  * @map: the guest touches a granule that QEMU has
- * @unmap: what they add to discarding a granule
+ * @unmap: added to discarding a granule
  */
 typedef struct GuestCosts {
     double fault, map, unmap;
@@ -28,11 +28,11 @@ typedef struct GuestCosts {
 GuestCosts measure_guest(void);
 
 /**
- * measure_write_fault: what a guest pays, in nanoseconds, to write to a page
- * that KVM's dirty log watches
+ * measure_write_fault: time that a guest's write takes to a page in KVM's dirty
+ * log, in nanoseconds
  *
- * That is of pages in order; scattered ones were seen to take more than twice
- * as long.
+ * The pages are measured in order; scattered ones were seen to take more than
+ * twice as long.
  */
 double measure_write_fault(void);
 

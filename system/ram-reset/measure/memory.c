@@ -1,5 +1,5 @@
 /*
- * Measuring: what making memory zero costs on this host
+ * Measuring: the costs of making memory zero on this host
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,12 +20,18 @@
 #define HUGE_SIZE   SCRATCH_ALIGN
 #define CACHE_LINE  64
 
-/* Medians of so many parts of the scratch memory: hosts are noisy */
+/*
+ * The scratch memory has so many parts; their median is used, since hosts are
+ * noisy
+ */
 #define SLICES      MEASURE_MAX_SAMPLES
 #define SLICE       (128 * KiB)
 #define HUGE_SLICES 4
 
-/* For one kind of memory, in ns of CPU time; then a few samples have to do */
+/*
+ * Time for one kind of memory, in ns of CPU time; after that a few samples must
+ * do
+ */
 #define PATIENCE    5000000
 #define FEW_SLICES  3
 
@@ -42,7 +48,7 @@ static uint8_t *slice(const Scratch *s, unsigned i)
     return s->map.host + i * s->slice;
 }
 
-/* What comes then is about as many slices as this had */
+/* From here on use about as many slices as so far */
 static void hurry(Scratch *s)
 {
     if (measure_clock() > s->deadline) {
@@ -50,7 +56,7 @@ static void hurry(Scratch *s)
     }
 }
 
-/* How much is there when one byte has been touched; 0 if that is not told */
+/* Bytes that are populated by touching one byte; 0 if unknown */
 static uint64_t populated_by_touch(const Scratch *s, size_t at)
 {
     g_autofree PrimDataIter *it = g_new(PrimDataIter, 1);
@@ -65,7 +71,7 @@ static uint64_t populated_by_touch(const Scratch *s, size_t at)
     return sum == s->map.len ? 0 : sum;
 }
 
-/* More than once: now and then the kernel has no hugepage at hand */
+/* Try more than once: sometimes the kernel has no hugepage at hand */
 static bool find_granule(Scratch *s)
 {
     uint64_t populated = 0, before;
@@ -93,7 +99,7 @@ static bool find_granule(Scratch *s)
     return s->map.fd < 0 || ftruncate(s->map.fd, s->map.len) == 0;
 }
 
-/* Memory of a guest has seldom been used a moment ago */
+/* Flush the caches: a guest's memory has seldom been used a moment ago */
 static void flush(uint8_t *host, size_t len)
 {
 #ifdef __SSE2__
@@ -119,8 +125,8 @@ static double time_touch(Scratch *s)
 }
 
 /*
- * For each page of a slice; @value: what is in all of them.  Of a large slice,
- * a part will do: some hosts take 170 ns to flush a cache line.
+ * Time for each page of a slice, filled with @value.  A part of a large slice
+ * is enough: some hosts take 170 ns to flush a cache line.
  */
 static double time_clear(Scratch *s, int value)
 {
@@ -144,7 +150,7 @@ static double time_clear(Scratch *s, int value)
     return measure_median(&samples) / (len / PAGE_SIZE);
 }
 
-/* For each slice, populated or not; negative if that is refused */
+/* Time for each slice, populated or not; negative if the kernel refuses */
 static double time_discard(const Scratch *s)
 {
     MeasureSamples samples = { .nr = 0 };
@@ -161,8 +167,8 @@ static double time_discard(const Scratch *s)
 }
 
 /*
- * For all of it at once, hence the fastest of a few times; negative if that is
- * refused
+ * Time for all memory at once, hence the fastest of a few times; negative if
+ * the kernel refuses
  */
 static double time_remap(const Scratch *s, bool populated)
 {
@@ -186,7 +192,7 @@ static double time_remap(const Scratch *s, bool populated)
     return best;
 }
 
-/* Nothing is touched after a failure: the memory may not be there any more */
+/* Touch nothing after a failure: there may be no memory any more */
 static bool measure_all(Scratch *s, MemoryCosts *costs)
 {
     double full, empty;
@@ -194,7 +200,7 @@ static bool measure_all(Scratch *s, MemoryCosts *costs)
     if (!find_granule(s) || time_discard(s) < 0) {
         return false;
     }
-    /* Once, so that it has been used before, as that of a running guest has */
+    /* Touch all memory once, so that it is used memory as in a running guest */
     time_touch(s);
     if (time_discard(s) < 0) {
         return false;
@@ -222,10 +228,11 @@ static bool measure_all(Scratch *s, MemoryCosts *costs)
 }
 
 /*
- * Hugepages are not for scratch: they may be what another guest is about to
- * touch, and a page that cannot be had, for a cgroup's limit say, is a SIGBUS.
- * Nearly all of such a fault is clearing; what discarding one costs, and a
- * fresh file, was measured on a virtual machine (AMD EPYC, Linux 6.18).
+ * Never use hugepages as scratch: another guest may be about to touch them, and
+ * a missing page, for instance because of a cgroup's limit, is a SIGBUS.
+ * Nearly all of such a fault is clearing.  The costs of discarding a hugepage,
+ * and of a fresh file, were measured on a virtual machine (AMD EPYC, Linux
+ * 6.18).
  */
 static void derive_hugetlb(MemoryCosts *costs)
 {
@@ -248,13 +255,13 @@ bool measure_memory(CostsKind kind, MemoryCosts *costs)
     Scratch s = { .deadline = measure_clock() + PATIENCE };
     bool ok;
 
-    /* Locked memory would be all there at once, and stay so */
+    /* Locked memory would be populated at once, and stay so */
     if (should_mlock(mlock_state)) {
         return false;
     }
     ok = scratch_map(&s.map, HUGE_SLICES * HUGE_SIZE, kind == COSTS_SHARED);
     if (ok) {
-        /* As ram_block_add() does it; refused advice is no failure */
+        /* Like ram_block_add(); a refusal is not an error */
         qemu_madvise(s.map.host, s.map.len, QEMU_MADV_HUGEPAGE);
         s.backing = prim_backing(&s.map);
         ok = measure_all(&s, costs);

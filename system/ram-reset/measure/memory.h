@@ -1,5 +1,5 @@
 /*
- * Measuring: what making memory zero costs on this host
+ * Measuring: the costs of making memory zero on this host
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,14 +10,13 @@
 #include "system/ram-reset/measure/costs.h"
 
 /**
- * measure_memory: find out what memory of @kind costs, but for what a guest
- * pays
+ * measure_memory: measure the costs of memory of @kind, without a guest's costs
  *
- * That takes some milliseconds, in this thread, on a few MiB of scratch memory
- * which is mapped as QEMU maps guest RAM.  Costs for hugetlbfs follow from
- * those of private memory.
+ * This takes some milliseconds, in this thread, on a few MiB of scratch memory
+ * that is mapped like guest RAM.  Costs for hugetlbfs are derived from those of
+ * private memory.
  *
- * @costs: filled in, but for guest_fault and guest_map, which stay as they are
+ * @costs: filled in, except for guest_fault and guest_map, which do not change
  *
  * Returns: false if the kernel refuses to handle such memory, or if all memory
  *     is locked; some members may have been set then

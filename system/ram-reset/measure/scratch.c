@@ -1,5 +1,5 @@
 /*
- * Measuring: memory to measure with, a clock, and figures out of samples
+ * Measuring: scratch memory, a clock, and statistics of samples
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
