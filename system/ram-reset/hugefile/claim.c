@@ -1,5 +1,5 @@
 /*
- * ram-reset-hugefile: taking a file, before it is mapped
+ * ram-reset-hugefile: claim a file before it is mapped
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,7 +22,7 @@ void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
     g_free(reason);
 }
 
-/* Others may look what is in it, and no more */
+/* Other users may read the directory, and no more */
 static bool is_own_dir(const char *dir)
 {
     g_autofree char *refusal = NULL;
@@ -35,7 +35,10 @@ static bool is_own_dir(const char *dir)
     return !refusal;
 }
 
-/* By the RAM file's name, so that two QEMUs find the same one */
+/*
+ * The default depends on the RAM file's name, so that two QEMUs find the same
+ * record
+ */
 static char *default_state(const char *path, Error **errp)
 {
     const char *run = g_getenv("XDG_RUNTIME_DIR");
@@ -95,18 +98,18 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
     return true;
 }
 
-/* Why the record does not say which pages of the file are clean, or NULL */
+/* The reason why the record does not show which pages are clean, or NULL */
 static char *distrust(const HugeRecord *rec, const struct stat *st,
                       uint64_t page_size)
 {
     g_autofree char *boot_id = hugefile_record_boot_id();
 
     if (rec->in_use) {
-        return g_strdup_printf("process %" PRId64 " did not end in order",
+        return g_strdup_printf("process %" PRId64 " did not exit cleanly",
                                rec->pid);
     }
     if (!boot_id || strcmp(rec->boot_id, boot_id)) {
-        return g_strdup("the host has been started anew since");
+        return g_strdup("the host has been restarted since");
     }
     if (rec->device != st->st_dev || rec->inode != st->st_ino ||
         rec->page_size != page_size ||
@@ -114,12 +117,12 @@ static char *distrust(const HugeRecord *rec, const struct stat *st,
         return g_strdup("the record is of another file");
     }
     if (rec->access_time != hugefile_file_access_time(st)) {
-        return g_strdup("somebody else has mapped the file since");
+        return g_strdup("another process has mapped the file since");
     }
     return NULL;
 }
 
-/* Fill in @hf->old for the file that is left over; it may have holes */
+/* Fill in @hf->old for the left-over file; the file may have holes */
 static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
                            uint64_t page_size)
 {
@@ -151,7 +154,10 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
     hugefile_record_clear(&rec);
 }
 
-/* The file as unlink= wants it, or none; leaves its lock to @hf->claim_fd */
+/*
+ * Open the left-over file, or remove it if unlink= says so; locks it as
+ * @hf->claim_fd
+ */
 static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
 {
     char *reason = hugefile_file_open(hf->path, &hf->claim_fd);
@@ -168,7 +174,7 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
         hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
         return false;
     }
-    /* Without a size it has not been finished */
+    /* A file of size 0 was never finished */
     if (hf->unlink != RAM_RESET_UNLINK_NEVER || !st.st_size) {
         if (unlink(hf->path) < 0) {
             hugefile_error(hf, hf->path,
@@ -189,7 +195,7 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
                        errp);
         return false;
     }
-    /* In this order: nobody can use the file in between unnoticed */
+    /* In this order no process can use the file unnoticed in between */
     hf->notice = hugefile_file_notice(hf->claim_fd);
     if (!trusted_file_is_ours_alone(hf->claim_fd, false) ||
         fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
@@ -227,7 +233,7 @@ static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
     return true;
 }
 
-/* Nothing may write to the file before the record says so */
+/* Nobody may write to the file before the record says "in use" */
 static bool write_in_use(RamResetHugefile *hf, Error **errp)
 {
     HugeRecord *rec = &hf->record;
@@ -298,13 +304,13 @@ RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend)
     return NULL;
 }
 
-/* What of @backend's properties does not go with a file that is kept */
+/* The property of @backend that excludes a file which outlives QEMU, or NULL */
 static const char *backend_refusal(HostMemoryBackend *backend)
 {
     Object *obj = OBJECT(backend);
 
     if (!object_dynamic_cast(obj, "memory-backend-file")) {
-        return "it has no file that could be kept; use memory-backend-file";
+        return "it has no file; use memory-backend-file";
     }
     if (!backend->share) {
         return "share=off would not put the guest's pages into the file; "
@@ -315,10 +321,10 @@ static const char *backend_refusal(HostMemoryBackend *backend)
                "guest runs; use reserve=on";
     }
     if (object_property_get_bool(obj, "readonly", NULL)) {
-        return "readonly=on is not for memory that is to be cleared";
+        return "memory with readonly=on cannot be cleared";
     }
     if (object_property_get_uint(obj, "offset", NULL)) {
-        return "offset= is not supported: a file belongs to one backend";
+        return "offset= is not supported: a file must belong to one backend";
     }
     if (runstate_check(RUN_STATE_INMIGRATE)) {
         return "with -incoming the memory may be another QEMU's";
@@ -332,7 +338,10 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
     const char *reason;
 
     if (hf->rb) {
-        /* Of a backend with that id; the memory map lets go of it first */
+        /*
+         * This block is of a former backend with the same id; the memory map
+         * drops it first
+         */
         drain_call_rcu();
     }
     if (hf->reclaiming) {
@@ -356,7 +365,7 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
     hf->id = g_strdup(ram_reset_id(RAM_RESET(hf)));
     hf->path = object_property_get_str(OBJECT(backend), "mem-path", NULL);
     if (!hf->path) {
-        return true;    /* the backend will say so */
+        return true;    /* the backend reports this */
     }
     hf->info.file = g_strdup(hf->path);
     if (!open_state(hf, errp) || !claim_file(hf, backend->size, errp) ||

@@ -1,5 +1,5 @@
 /*
- * The file on hugetlbfs that guest RAM is kept in from run to run
+ * The file on hugetlbfs that holds guest RAM and outlives QEMU
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -32,17 +32,19 @@ static char *check_kind(int fd)
         return g_strdup(g_strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
-        return g_strdup("it is a directory, in which files get no name to "
-                        "find them by; give the name of a file in it");
+        return g_strdup("it is a directory; give the name of a file in it");
     }
     if (!S_ISREG(st.st_mode) || !prim_is_on_hugetlbfs(fd)) {
         return g_strdup("it is not a file on hugetlbfs");
     }
-    /* Nobody has it open, see check_unused(), and what is in it is cleared */
+    /*
+     * Any mode will do: nobody has the file open, see check_unused(), and it is
+     * cleared
+     */
     return trusted_file_refusal(&st, TRUST_ANY_MODE | TRUST_LINKS);
 }
 
-/* Not proven to be unused is not good enough for a file that is cleared */
+/* Refuse also if this is unknown: a file in use must not be cleared */
 static char *check_unused(int fd)
 {
     if (trusted_file_is_ours_alone(fd, false)) {
@@ -51,7 +53,7 @@ static char *check_unused(int fd)
     if (errno == EAGAIN) {
         return g_strdup("another process has it open");
     }
-    return g_strdup_printf("the kernel does not tell whether another process "
+    return g_strdup_printf("cannot find out whether another process "
                            "has it open (%s); see sysctl fs.leases-enable",
                            g_strerror(errno));
 }
@@ -97,7 +99,7 @@ static char *check_size(int fd, uint64_t size)
     return NULL;
 }
 
-/* Read-only, so that hugefile_file_notice() takes no note of our own close */
+/* Read-only, so that hugefile_file_notice() does not report our own close */
 static char *reopen(int *fd)
 {
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", *fd);
@@ -180,7 +182,7 @@ char *hugefile_file_take_over(int from, int to, const char *path)
     } else if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino ||
                lstat(path, &named) < 0 || named.st_dev != ours.st_dev ||
                named.st_ino != ours.st_ino) {
-        reason = g_strdup("somebody has put another file in its place");
+        reason = g_strdup("another file has taken its place");
     } else {
         reason = NULL;
     }
@@ -211,7 +213,9 @@ bool hugefile_file_was_closed(int notice)
 
 bool hugefile_file_watch(int fd, int64_t *time)
 {
-    /* Long past, so that also a mount with relatime takes note of each map */
+    /*
+     * A time long past: even a mount with relatime then updates it at each map
+     */
     int64_t s = g_random_int_range(1, 1 << 29);
     int64_t ns = g_random_int_range(0, NS_PER_S);
     struct timespec times[2] = {

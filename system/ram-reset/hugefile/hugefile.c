@@ -5,30 +5,29 @@
  */
 
 /*
- * In a load, QEMU clears in place what may hold bytes other than zero and is
- * not overwritten by the snapshot.  Between runs the pages stay in the file,
- * and what is known of them in a record, see record.h.  The record must
- * never say that a page is clean which is not, however QEMU ends and whoever
- * else opens the file.  So QEMU
+ * In a load, QEMU clears in place all bytes that may not be zero and that the
+ * snapshot does not overwrite.  Between runs the pages stay in the file, and a
+ * record describes them, see record.h.  The record must never call a dirty page
+ * clean, however QEMU ends and whoever else opens the file.  So QEMU
  *
  * 1. locks the record, then the file, and refuses a file that another process
  *    has open (hugefile_claim());
- * 2. believes the record only if its checksum is right, it was written by an
- *    orderly end since the host was started, it is of this very file, and the
- *    file has the access time that was set then, so that nobody has mapped it:
+ * 2. trusts the record only if its checksum is right, it was written by a clean
+ *    exit since the host was started, it is of this very file, and the file
+ *    still has the access time set then, which shows that nobody has mapped it:
  *    else all pages may be dirty;
  * 3. writes "in use, all pages dirty" before the file can be written to;
- * 4. maps the file, takes its lock over to the new descriptor, sets another
- *    access time, and takes all pages for dirty if somebody has closed the
- *    file since it was claimed (hugefile_mapped());
+ * 4. maps the file, moves its lock to the new descriptor, sets another access
+ *    time, and counts all pages as dirty if a process has closed the file since
+ *    it was claimed (hugefile_mapped());
  * 5. clears the dirty pages before the guest runs, in a load or without one;
- * 6. at the end holds off others by a lease, and if the access time shows that
- *    nobody has mapped the file, nor can another QEMU run on it after a
- *    migration, clears the pages that its own page table has or lists them as
- *    dirty; otherwise all pages are dirty.  Only after that it writes "not in
- *    use" (hugefile_release()).
+ * 6. at exit takes a lease, which makes other processes wait.  If the access
+ *    time shows that nobody has mapped the file, and no other QEMU can use it
+ *    after a migration, it clears the pages in its own page table or lists them
+ *    as dirty; otherwise all pages are dirty.  Only then it writes "not in use"
+ *    (hugefile_release()).
  *
- * A QEMU that is killed between 3 and 6 leaves a record that is not believed.
+ * A QEMU that is killed between 3 and 6 leaves a record that is not trusted.
  */
 
 #include "qemu/osdep.h"
@@ -47,14 +46,14 @@
 #include "system/ram-reset/report.h"
 #include "system/ram-reset/trace.h"
 
-/* Before any device can look at RAM when the VM starts to run */
+/* Before any device can read RAM when the VM starts */
 #define VM_STATE_PRIORITY (-1000)
 
 static void hugefile_vm_state(void *opaque, bool running, RunState state)
 {
     RamResetHugefile *hf = opaque;
 
-    /* The load that was expected has left this block alone */
+    /* The expected load has not touched this block */
     if (running && hf->rb && hf->old) {
         hugefile_clear_old(hf);
     }
@@ -63,7 +62,7 @@ static void hugefile_vm_state(void *opaque, bool running, RunState state)
 static bool hugefile_supports(RamReset *rr, const RamResetBlock *blk,
                               Error **errp)
 {
-    /* It may be one that leaves the work to others */
+    /* @rr may be an object that delegates to hugefile */
     Object *own = object_dynamic_cast(OBJECT(rr), TYPE_RAM_RESET_HUGEFILE);
 
     if (!own || RAM_RESET_HUGEFILE(own)->rb != blk->rb) {
@@ -81,8 +80,8 @@ static int hugefile_zero(RamReset *rr, RamResetBlock *blk,
 }
 
 /*
- * RAM is in order and nobody writes to it any more: say what it holds.  After
- * a migration it may be what the other QEMU runs on (x-ignore-shared).
+ * Write the record when RAM does not change any more.  After a migration
+ * another QEMU may run on the file (x-ignore-shared).
  */
 static void hugefile_release(RamResetHugefile *hf)
 {
@@ -109,7 +108,7 @@ static void hugefile_release(RamResetHugefile *hf)
 static void hugefile_let_go(RamResetHugefile *hf)
 {
     if (hf->rb) {
-        /* First of all: to remove the notifier notifies it of each block */
+        /* Do this first: removing the notifier calls it for each block */
         hf->rb = NULL;
         ram_block_notifier_remove(&hf->notifier);
         qemu_del_vm_change_state_handler(hf->vm_state);
@@ -129,7 +128,7 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
     }
 }
 
-/* From the descriptor that has claimed the file to the one that QEMU maps */
+/* Move the lock from the descriptor that has claimed the file to QEMU's */
 static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
 {
     char *reason = hugefile_file_take_over(hf->claim_fd, fd, hf->path);
@@ -149,16 +148,16 @@ static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
 static void warn_of_kept_file(RamResetHugefile *hf)
 {
     if (!hf->watched) {
-        ram_reset_warn(RAM_RESET(hf), "it cannot be told who maps '%s' "
-                       "(mounted with noatime, or open elsewhere): all of it "
-                       "is cleared at each start", hf->path);
+        ram_reset_warn(RAM_RESET(hf), "cannot find out whether another process "
+                       "maps '%s' (mounted with noatime, or open elsewhere): "
+                       "all of it is cleared at each start", hf->path);
     }
     ram_reset_warn(RAM_RESET(hf), "unlink=never: '%s' keeps its hugepages, and "
                    "what the guest had in them if QEMU is killed, until "
                    "somebody removes it", hf->path);
 }
 
-/* The file has been mapped, and nobody has looked at it yet */
+/* Called when the file has been mapped, before anybody reads it */
 static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
                             Error **errp)
 {
@@ -170,7 +169,10 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
     }
     hf->rb = rb;
     hf->watched = hugefile_file_watch(rb->fd, &hf->record.access_time);
-    /* Not before: what the one does not see any more the other does */
+    /*
+     * Not earlier: a process that still had the file open is found by the check
+     * above, and one that has closed it by this
+     */
     closed = hf->notice < 0 || hugefile_file_was_closed(hf->notice);
     hf->notice = -1;
     hf->notifier.ram_block_removed = hugefile_removed;
@@ -180,7 +182,10 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
     if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
         warn_of_kept_file(hf);
     }
-    /* All pages, if somebody has had the file since it was looked at */
+    /*
+     * Count all pages as dirty if another process has had the file open
+     * meanwhile
+     */
     hugefile_find_old(hf, closed);
     if (hf->old && (!ram_reset_load_is_expected() ||
                     phase_check(PHASE_MACHINE_READY))) {
@@ -225,7 +230,7 @@ static bool hugefile_check(RamReset *rr, Error **errp)
     }
     obj = object_resolve_path_component(object_get_objects_root(), rr->memdev);
     if (obj && !RAM_RESET_HUGEFILE(rr)->rb) {
-        ram_reset_error(rr, errp, "memory backend '%s' has been made without "
+        ram_reset_error(rr, errp, "memory backend '%s' was created without "
                         "it; create the %s object first", rr->memdev,
                         TYPE_RAM_RESET_HUGEFILE);
         return false;
@@ -251,7 +256,7 @@ static void hugefile_query(RamReset *rr, RamResetObjectInfo *obj)
 static bool hugefile_prepare_delete(UserCreatable *uc, Error **errp)
 {
     if (RAM_RESET_HUGEFILE(uc)->rb) {
-        error_setg(errp, "'%s' is in use: it looks after the file of guest "
+        error_setg(errp, "'%s' is in use: it manages the file of guest "
                    "RAM, which outlives it",
                    object_get_canonical_path_component(OBJECT(uc)));
         return false;
@@ -265,7 +270,7 @@ static int hugefile_get_unlink(Object *obj, Error **errp)
     return RAM_RESET_HUGEFILE(obj)->unlink;
 }
 
-/* What has been done to the file cannot be undone */
+/* False once the file is in use: these properties cannot change then */
 static bool can_be_set(RamResetHugefile *hf, const char *name, Error **errp)
 {
     if (hf->state_fd >= 0) {
@@ -322,7 +327,7 @@ static void hugefile_instance_finalize(Object *obj)
 {
     RamResetHugefile *hf = RAM_RESET_HUGEFILE(obj);
 
-    /* At QEMU's end: vCPUs and devices have been stopped, if all went well */
+    /* At QEMU's exit: vCPUs and devices have been stopped, if all went well */
     if (hf->rb && !runstate_is_live(runstate_get())) {
         hugefile_release(hf);
     }
@@ -354,7 +359,7 @@ static void hugefile_class_init(ObjectClass *oc, RamResetClassData *data)
     object_class_property_add_str(oc, "state", hugefile_get_state,
                                   hugefile_set_state);
     object_class_property_set_description(oc, "state",
-        "File that says which hugepages may hold bytes of an earlier run");
+        "File that records which hugepages may hold bytes of an earlier run");
     object_class_property_add_bool(oc, "clear-on-exit",
                                    hugefile_get_clear_on_exit,
                                    hugefile_set_clear_on_exit);

@@ -1,5 +1,5 @@
 /*
- * ram-reset-hugefile: what its parts share
+ * ram-reset-hugefile: declarations shared by its files
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -24,15 +24,15 @@ OBJECT_DECLARE_SIMPLE_TYPE(RamResetHugefile, RAM_RESET_HUGEFILE)
  * @id: the object's, which has none any more when it is finalized
  * @path: of the RAM file
  * @claim_fd: the RAM file, locked, until QEMU has mapped it; then -1
- * @notice: takes note of others who close the file until then
- * @created: @claim_fd is a file that was not there before
+ * @notice: until then reports whether another process closes the file
+ * @created: @claim_fd is a file that did not exist before
  * @rb: the RAM block, from the time it is mapped until it is removed
  * @reclaiming: a former RAM block may still have its file open
- * @record: what the record says while the file is in use
- * @watched: somebody else's mapping of the file would be noticed
+ * @record: content of the record while the file is in use
+ * @watched: another process's mapping of the file would be noticed
  * @old: hugepages that may hold bytes of an earlier run; NULL if none does.
- *     Not when the guest runs.
- * @info: what query-ram-reset shows
+ *     NULL also while the guest runs.
+ * @info: shown by query-ram-reset
  */
 struct RamResetHugefile {
     RamReset parent;
@@ -58,18 +58,18 @@ struct RamResetHugefile {
 /* The object that names @backend, or NULL */
 RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend);
 
-/* "cannot use '@path'", for what, and why; frees @reason */
+/* Set @errp to "cannot use '@path' ...: @reason"; frees @reason */
 void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
                     Error **errp);
 
 /*
- * Take the file that @backend is about to map: sets @hf->claim_fd.  False with
- * @errp set, and nothing taken, if it cannot be used.
+ * Claim the file that @backend is about to map: sets @hf->claim_fd.  If the
+ * file cannot be used, returns false with @errp set, and nothing is claimed.
  */
 bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
                     Error **errp);
 
-/* Close and unlock both files, forget all that was found out about them */
+/* Close and unlock both files, and clear all that is known about them */
 void hugefile_forget_claim(RamResetHugefile *hf);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * ram-reset-hugefile: which hugepages hold bytes, and clearing them
+ * ram-reset-hugefile: find and clear hugepages that hold bytes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,8 +16,8 @@
 #include "system/ram-reset/trace.h"
 
 /*
- * Where there is no page table, mincore() says of pages in the file that they
- * are mapped.  So touch a page wherever one begins, or earlier.
+ * If there is no page table, mincore() reports all pages of the file as
+ * mapped.  Hence touch one page in each range that a page table covers.
  */
 static void make_page_tables(RamResetHugefile *hf)
 {
@@ -25,14 +25,14 @@ static void make_page_tables(RamResetHugefile *hf)
     uintptr_t end = at + hf->rb->used_length;
 
     for (; at < end; at = QEMU_ALIGN_DOWN(at + GiB, GiB)) {
-        /* volatile: it is read for the page fault's sake */
+        /* volatile: the read causes a page fault */
         *(volatile uint8_t *)at;
-        /* The page table stays; if this is refused one page counts as used */
+        /* The page table stays; if this fails, one page counts as used */
         qemu_madvise((void *)at, hf->rb->page_size, QEMU_MADV_DONTNEED);
     }
 }
 
-/* Of pages that are not in the file nobody knows anything: they are zero */
+/* A page that is not in the file is zero: its bit is cleared */
 static void discard_holes(RamResetHugefile *hf)
 {
     PrimMap map = ram_reset_block_map(hf->rb);
@@ -66,8 +66,8 @@ void hugefile_find_old(RamResetHugefile *hf, bool all)
 }
 
 /*
- * Pages that may hold bytes of this run, or of earlier ones.  Our page table
- * tells of this run, if nobody else has the file mapped.
+ * Add the pages that may hold bytes of this run, or of earlier ones.  Our page
+ * table shows the pages of this run, if nobody else maps the file.
  */
 static void add_used_pieces(RamResetHugefile *hf, const RamResetBlock *blk,
                             const PrimMap *map, bool earlier_only,
@@ -124,9 +124,9 @@ void hugefile_zero_pages(RamResetHugefile *hf, RamResetBlock *blk,
     unsigned threads = ram_reset_threads(RAM_RESET(hf));
     g_autoptr(GArray) pieces = NULL;
 
-    ++*blk->map.calls;      /* by hugefile_nobody_else_maps() */
+    ++*blk->map.calls;      /* in hugefile_nobody_else_maps() */
     if (!hugefile_nobody_else_maps(hf) || start || len != blk->map.len) {
-        /* Looks at the file, too, where our page table has nothing */
+        /* This also reads pages of the file that are not in our page table */
         g_clear_pointer(&hf->old, g_free);
         ram_reset_clear_in_place(blk, start, len, threads);
         return;

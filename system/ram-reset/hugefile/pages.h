@@ -1,5 +1,5 @@
 /*
- * ram-reset-hugefile: which hugepages hold bytes, and clearing them
+ * ram-reset-hugefile: find and clear hugepages that hold bytes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,21 +10,24 @@
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/hugefile/hugefile.h"
 
-/* All functions: RAM is mapped, @hf->rb */
+/* All functions need @hf->rb, that is, mapped RAM */
 
 /*
- * Find out which of the pages that @hf->old has, or @all, are in the file: the
- * others are zero.  To be called before anybody looks at RAM.
+ * Find out which pages of @hf->old, or of the whole file if @all, are in the
+ * file: other pages are zero.  Call this before anybody reads RAM.
  */
 void hugefile_find_old(RamResetHugefile *hf, bool all);
 
-/* Clear them before the guest runs, as no load has.  @hf->old is not NULL. */
+/*
+ * Clear these pages before the guest runs, if no load has.  @hf->old is not
+ * NULL.
+ */
 void hugefile_clear_old(RamResetHugefile *hf);
 
 /*
- * Whether our page table has all that is written to the file: nobody else
- * maps it, no device gets at it by other ways, and mincore() tells the truth,
- * which it does to the owner of the file.
+ * Whether our page table has all pages that were written to: nobody else maps
+ * the file, no device accesses it in another way, and mincore() is exact, as it
+ * is for the owner of the file.
  */
 bool hugefile_nobody_else_maps(RamResetHugefile *hf);
 
@@ -33,8 +36,8 @@ void hugefile_zero_pages(RamResetHugefile *hf, RamResetBlock *blk,
                          uint64_t start, uint64_t len);
 
 /*
- * QEMU is at its end, and nobody else maps the file: clear what this run has
- * used, or put it down in @hf->record.
+ * QEMU exits, and nobody else maps the file: clear the pages that this run has
+ * used, or list them in @hf->record.
  */
 void hugefile_clean_up(RamResetHugefile *hf);
 

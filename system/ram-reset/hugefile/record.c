@@ -1,5 +1,5 @@
 /*
- * What is known of a hugepage file between two runs
+ * The record of a hugepage file between two runs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -92,7 +92,7 @@ int hugefile_record_open(const char *path, char **reason)
         *reason = g_strdup(trusted_file_open_error(errno));
         return -1;
     }
-    /* Whoever can replace the file can also have it say that RAM is clean */
+    /* A user who can replace the file can also call dirty pages clean */
     *reason = trusted_file_fd_refusal(fd, 0);
     if (!*reason && flock(fd, LOCK_EX | LOCK_NB) < 0) {
         *reason = lock_refusal(fd, errno);
@@ -118,7 +118,7 @@ static char *format_dirty(const HugeRecord *rec)
     return g_string_free(s, false);
 }
 
-/* A number from @least on at *@text, which moves behind it */
+/* Parse a number of at least @least at *@text, and move *@text behind it */
 static bool parse_page(const HugeRecord *rec, const char **text,
                        uint64_t least, uint64_t *nr)
 {
@@ -132,7 +132,7 @@ static bool parse_page(const HugeRecord *rec, const char **text,
     return *nr >= least && *nr < rec->pages;
 }
 
-/* Ranges rise, so that the time to read them follows from their number */
+/* Ranges must rise: this limits the time to read them */
 static bool parse_dirty(HugeRecord *rec, const char *text)
 {
     uint64_t first, last, next = 0;
@@ -167,7 +167,7 @@ static char *format_record(const HugeRecord *rec)
     return g_strdup_printf("%s" CHECKSUM "%s\n", body, sum);
 }
 
-/* Cuts the checksum off @text; false if it does not fit what is before it */
+/* Cut the checksum off @text; false if it does not match the text before it */
 static bool take_checksum(char *text, gsize len)
 {
     const gsize end = strlen(CHECKSUM) + DIGITS + 1;
@@ -218,7 +218,7 @@ static bool parse_fields(HugeRecord *rec, GKeyFile *kf, GError **err)
     return !*dirty || parse_dirty(rec, dirty);
 }
 
-/* GKeyFile would take memory for each */
+/* GKeyFile would allocate memory for each line */
 static bool has_many_lines(const char *text)
 {
     unsigned count = 0;
@@ -250,7 +250,7 @@ static char *parse_record(HugeRecord *rec, char *text, gsize len)
     }
     if (!parse_fields(rec, kf, &err)) {
         hugefile_record_clear(rec);
-        return g_strdup(err ? err->message : "its numbers make no sense");
+        return g_strdup(err ? err->message : "its numbers are invalid");
     }
     return NULL;
 }

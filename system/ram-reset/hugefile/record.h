@@ -1,5 +1,5 @@
 /*
- * What is known of a hugepage file between two runs
+ * The record of a hugepage file between two runs
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,24 +8,24 @@
 #define RAM_RESET_HUGEFILE_RECORD_H
 
 /*
- * The record lies in a small text file of its own, since hugetlbfs cannot be
- * written to.  It says which hugepages of the RAM file may hold bytes of a
- * guest.  Whatever does not prove the contrary means: all of them.  So:
+ * The record is a small text file of its own, since hugetlbfs has no write().
+ * It lists the hugepages of the RAM file that may hold bytes of a guest.  If
+ * the record does not prove the contrary, all pages may.  So:
  *
- * - Before the RAM file may be written to, the record is replaced by one that
- *   says "in use".  Only an orderly end replaces that again.
- * - It is written over an empty file and ends with a checksum of all that is
- *   before it, so that half a record is none.
+ * - Before the RAM file may be written to, the record is overwritten by one
+ *   that says "in use".  Only a clean exit overwrites that.
+ * - It is written over an empty file and ends with a checksum of all text
+ *   before it, so that half a record is invalid.
  * - It names the RAM file (device, inode, size), the boot of the host, and an
- *   access time that was set on purpose: the kernel sets another one whenever
- *   somebody maps the file, unless by a descriptor opened with O_NOATIME.
+ *   access time that QEMU has set: the kernel sets another one whenever a
+ *   process maps the file, unless by a descriptor opened with O_NOATIME.
  *
- * The file is locked for as long as it is open, belongs to the user that QEMU
- * runs as, and is for that user alone.
+ * The file is locked while it is open.  It belongs to the user that QEMU runs
+ * as, and no other user may use it.
  */
 typedef struct HugeRecord {
     bool in_use;
-    int64_t pid;                /* of the QEMU that uses it, or did last */
+    int64_t pid;                /* the QEMU that uses it, or used it last */
     char *boot_id;
     uint64_t device, inode;
     uint64_t page_size;         /* bytes */
@@ -38,28 +38,28 @@ typedef struct HugeRecord {
 void hugefile_record_clear(HugeRecord *rec);
 
 /*
- * Open and lock the file at @path, which is made if there is none; its
+ * Open and lock the file at @path, and create it if there is none; its
  * directory must exist.  Returns a file descriptor to be closed, or -1 with
- * @reason set to a sentence to be freed: a link, somebody else's file, one
- * that others may use, one that another process has locked, one that has
- * something else in it.
+ * @reason set to a sentence to be freed.  Refuses a symbolic link, another
+ * user's file, a file that other users may use, one that another process has
+ * locked, and one with other content.
  */
 int hugefile_record_open(const char *path, char **reason);
 
 /*
- * Read the record in @fd into @rec, which is cleared before.  False if there
- * is none: @reason is then NULL if the file is empty, or else says what is
- * wrong with it, and is to be freed.
+ * Read the record in @fd into @rec, which is cleared before.  False if there is
+ * none: @reason is then NULL if the file is empty, else the defect, to be
+ * freed.
  */
 bool hugefile_record_read(int fd, HugeRecord *rec, char **reason);
 
 /*
- * Replace the record in @fd.  0, or -errno: there is no valid record then, or
- * (-errno of truncating the file) the one that was there.
+ * Overwrite the record in @fd.  0, or -errno: then there is no valid record, or
+ * the old one is left (if the file could not be truncated).
  */
 int hugefile_record_write(int fd, const HugeRecord *rec);
 
-/* This boot of the host, to be freed; NULL if the kernel does not tell */
+/* The id of this boot of the host, to be freed; NULL if it is unknown */
 char *hugefile_record_boot_id(void);
 
 #endif

@@ -51,7 +51,7 @@ def test_orderly_end(tmp_path, ramfile, end, cleared):
     assert (MARK in ramfile.read_bytes()) != cleared
     with Still(tmp_path, ramfile, options=options, ram=8 * HUGE) as guest:
         info = guest.info()
-        assert info['record'] == 'the last run has ended in order'
+        assert info['record'] == 'the last run exited cleanly'
         assert info['reused-pages'] >= 2
         assert info['dirty-pages'] == (0 if cleared else 2)
         assert info['cleared-bytes'] == (0 if cleared else 2 * HUGE)
@@ -63,7 +63,7 @@ def test_many_orderly_ends(tmp_path, ramfile):
     for page in (5, 1, 7, 3):
         with Still(tmp_path, ramfile, ram=8 * HUGE,
                    options=LEFT_DIRTY) as guest:
-            assert 'order' in guest.info()['record'] or page == 5
+            assert 'cleanly' in guest.info()['record'] or page == 5
             assert guest.is_clean()
             guest.fill(page * HUGE, HUGE)
 
@@ -86,7 +86,7 @@ def test_killed(tmp_path, ramfile):
     for _ in range(2):
         with Still(tmp_path, ramfile, options=KEPT) as guest:
             info = guest.info()
-            check_all_cleared(guest, f'process {pid} did not end in order')
+            check_all_cleared(guest, f'process {pid} did not exit cleanly')
             assert info['reused-pages'] == 2 and info['cleared-bytes'] > 0
             guest.fill()
             pid = guest.process.pid
@@ -210,4 +210,4 @@ def test_load_that_fails(tmp_path, ramfile):
     assert 'nosuch' in refusal(tmp_path, ramfile, options=KEPT, loadvm='nosuch')
     assert MARK in ramfile.read_bytes()
     with Still(tmp_path, ramfile, options=KEPT) as guest:
-        check_all_cleared(guest, 'did not end in order')
+        check_all_cleared(guest, 'did not exit cleanly')

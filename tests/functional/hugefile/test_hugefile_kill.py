@@ -280,7 +280,7 @@ def test_default_state(tmp_path, ramfile, monkeypatch):
         assert state.stat().st_mode & 0o777 == 0o600
         assert state.parent.stat().st_mode & 0o777 == 0o700
     with Still(tmp_path, ramfile, **kwargs) as guest:
-        assert 'in order' in guest.info()['record']
+        assert 'exited cleanly' in guest.info()['record']
     state.parent.chmod(0o770)
     said = refusal(tmp_path, ramfile, **kwargs)
     assert 'only this user' in said and 'state=FILE' in said
@@ -300,11 +300,11 @@ def test_record_is_believed(tmp_path, ramfile):
 
 
 @pytest.mark.parametrize('changes, why', (
-    ({'in_use': True, 'pid': 7}, 'process 7 did not end in order'),
-    ({'boot_id': '0'}, 'host has been started anew'),
+    ({'in_use': True, 'pid': 7}, 'process 7 did not exit cleanly'),
+    ({'boot_id': '0'}, 'host has been restarted'),
     ({'device': 0}, 'another file'), ({'inode': 1}, 'another file'),
     ({'page_size': 4096}, 'another file'), ({'pages': 3}, 'another file'),
-    ({'access_time': 1}, 'somebody else'), ({'version': 2}, 'version 2'),
+    ({'access_time': 1}, 'another process'), ({'version': 2}, 'version 2'),
     ({'pages': 0}, 'no sense'), ({'pages': 1 << 62}, 'no sense'),
     ({'dirty': '0-2'}, 'no sense'), ({'dirty': '1-0'}, 'no sense'),
     ({'dirty': ','}, 'no sense'), ({'in-use': 'no'}, 'no')))

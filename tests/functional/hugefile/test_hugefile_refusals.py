@@ -24,7 +24,7 @@ def test_other_size(tmp_path, ramfile):
         assert guest.is_clean()
     killed(tmp_path, ramfile, ram=4 * HUGE)
     with Still(tmp_path, ramfile, ram=4 * HUGE, options=KEPT) as guest:
-        check_all_cleared(guest, 'did not end in order')
+        check_all_cleared(guest, 'did not exit cleanly')
 
 
 MISFITS = {
@@ -111,7 +111,7 @@ def test_pool_exhausted(tmp_path, huge_mount, options):
 def test_made_too_late_or_deleted_too_early(tmp_path, ramfile):
     properties = {'qom-type': 'ram-reset-hugefile', 'memdev': RAM}
     with Still(tmp_path, ramfile, strategy='stock') as guest:
-        with pytest.raises(MachineError, match=f"'rr1'.*'{RAM}' has been made "
+        with pytest.raises(MachineError, match=f"'rr1'.*'{RAM}' was created "
                            'without it; create .* first'):
             guest.qmp('object-add', id='rr1', **properties)
     with Still(tmp_path, ramfile) as guest:

@@ -19,7 +19,7 @@ def test_mapped_in_between(tmp_path, ramfile, who):
         with Still(tmp_path / 'stock', ramfile, strategy='stock') as guest:
             guest.fill()
     with Still(tmp_path, ramfile, options=KEPT) as guest:
-        check_all_cleared(guest, 'somebody else has mapped the file')
+        check_all_cleared(guest, 'another process has mapped the file')
 
 
 def test_mapped_meanwhile(tmp_path, ramfile):
@@ -63,7 +63,7 @@ def test_in_use(tmp_path, ramfile, options, who):
     if who == 'other state':
         # what the second has noted there is no proof of anything
         with Still(tmp_path, ramfile, options=KEPT, state=state) as guest:
-            check_all_cleared(guest, 'no record|another file|in order')
+            check_all_cleared(guest, 'no record|another file|cleanly')
 
 
 def test_noatime(tmp_path, huge_mount):
