@@ -1,8 +1,8 @@
 /*
  * ram-reset-memset: clear in place
  *
- * The reference that every other strategy must equal, and what they fall
- * back to.  What it does is in block/clear.c.
+ * The reference that every other strategy must equal, and their fallback.
+ * block/clear.c does the work.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

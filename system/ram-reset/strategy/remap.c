@@ -1,5 +1,5 @@
 /*
- * ram-reset-remap: fresh memory in the place of the old
+ * ram-reset-remap: replace memory by fresh memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * A directory of templates: how much it may have, and what has to go
+ * Templates: limit the size of their directory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/template/dir.h"
 
-/* @used: in seconds since 1970 */
+/* @used: time of the last use, in seconds since 1970 */
 typedef struct Candidate {
     char *name;
     uint64_t bytes;
@@ -31,7 +31,7 @@ static void clear_candidate(void *opaque)
     g_free(((Candidate *)opaque)->name);
 }
 
-/* False with errno set if it cannot be looked at */
+/* False with errno set if the file cannot be examined */
 static bool add_file(GArray *files, int dir, const char *name)
 {
     struct stat st;
@@ -53,14 +53,17 @@ static bool add_file(GArray *files, int dir, const char *name)
     return true;
 }
 
-/* The next one, or NULL; then errno is 0 if there are no more */
+/* The next entry; or NULL, with errno 0 at the end */
 static struct dirent *next_entry(DIR *d)
 {
     errno = 0;
     return readdir(d);
 }
 
-/* Of Candidate, all that are ours; @err: 0, or why there may be more */
+/*
+ * An array of Candidate with all our files; @err: 0, or the reason why it is
+ * incomplete
+ */
 static GArray *list_files(int dir, int *err)
 {
     GArray *files = g_array_new(false, false, sizeof(Candidate));
@@ -102,7 +105,7 @@ uint64_t template_dir_size(int dir)
     return total(files);
 }
 
-/* True if nobody had it locked, so that it is gone */
+/* True if nobody had the file locked, and it has been removed */
 static bool remove_unused(int dir, const char *name)
 {
     int fd = trusted_file_open(dir, name, O_RDONLY);
@@ -123,7 +126,7 @@ static int by_use(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Bytes that all may have; UINT64_MAX if that is not known */
+/* Default limit for all templates in bytes; UINT64_MAX if unknown */
 static uint64_t default_limit(const struct statfs *fs)
 {
     return fs->f_blocks && (int64_t)fs->f_blocks > 0
@@ -154,7 +157,7 @@ bool template_dir_retire(int dir, const char *identity, int own)
     if (own < 0 || !template_file_is_called(dir, name, own)) {
         return remove_unused(dir, name);
     }
-    /* In the place of our lock, which is lost if others have one, too */
+    /* This replaces our shared lock, which is lost if it fails */
     removed = flock(own, LOCK_EX | LOCK_NB) == 0 &&
               template_file_is_called(dir, name, own) &&
               unlinkat(dir, name, 0) == 0;
@@ -167,7 +170,7 @@ static bool may_go(const Candidate *c, GHashTable *own, int64_t since)
     return own ? g_hash_table_contains(own, c->name) : c->used < since;
 }
 
-/* Returns bytes left */
+/* Return the number of bytes left */
 static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
                               GHashTable *own, int64_t since)
 {

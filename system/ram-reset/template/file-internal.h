@@ -1,5 +1,5 @@
 /*
- * What opening and writing a template file share
+ * Templates: declarations shared by reading and writing a file
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 #include "system/ram-reset/template/file.h"
 
 #define TEMPLATE_FILE_MAGIC     UINT64_C(0x31304d455454414d)
-/* Bytes; of one that is larger the file is not written */
+/* In bytes; a file with a larger index is not written */
 #define TEMPLATE_FILE_MAX_INDEX (UINT64_C(64) << 20)
 
 /* Identity, note, page size, file size, time; name, length, offset, runs */
@@ -30,16 +30,16 @@ static inline TemplateBlock *template_file_block(const TemplateFile *f,
     return &g_array_index(f->blocks, TemplateBlock, i);
 }
 
-/* Without anything but an array of blocks */
+/* A file without anything but an empty array of blocks */
 TemplateFile *template_file_alloc(void);
 
-/* The index of @f, to be unreferenced */
+/* Make the index of @f; the caller must unreference it */
 GVariant *template_file_pack(const TemplateFile *f);
 
-/* Fill @f in; returns what is wrong with @index, or NULL */
+/* Fill in @f; returns the defect of @index, or NULL */
 const char *template_file_unpack(TemplateFile *f, GVariant *index);
 
-/* 32 bytes to @sum */
+/* Store 32 bytes in @sum */
 void template_file_checksum(const void *data, size_t len, uint8_t *sum);
 
 #endif

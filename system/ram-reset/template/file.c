@@ -1,5 +1,5 @@
 /*
- * A snapshot's RAM in a file, for those who load it later
+ * Templates: a snapshot's RAM in a file, for later loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,7 +8,7 @@
 #include "system/ram-reset/prim/ranges.h"
 #include "system/ram-reset/template/file-internal.h"
 
-/* The smallest gap that is worth a mapping of its own, in pages */
+/* The smallest gap, in pages, that is worth a mapping of its own */
 #define FIRST_GAP   16
 
 static void clear_block(void *opaque)
@@ -153,7 +153,7 @@ void template_file_checksum(const void *data, size_t len, uint8_t *sum_out)
     g_checksum_get_digest(sha, sum_out, &size);
 }
 
-/* What is wrong with it */
+/* The defect of block @nr, or NULL */
 static const char *check_block(const TemplateFile *f, unsigned nr)
 {
     const TemplateBlock *b = template_file_block(f, nr);
@@ -163,7 +163,7 @@ static const char *check_block(const TemplateFile *f, unsigned nr)
         b->offset > f->size ||
         (nr && b->offset < template_file_block(f, nr - 1)->offset) ||
         b->len > template_file_room(f, nr)) {
-        return "its blocks make no sense";
+        return "its blocks are invalid";
     }
     for (unsigned i = 0; i < b->runs->len; i++) {
         PrimRange run = g_array_index(b->runs, PrimRange, i);
@@ -171,7 +171,7 @@ static const char *check_block(const TemplateFile *f, unsigned nr)
         if (run.start % f->page_size || run.len % f->page_size || !run.len ||
             run.start > b->len || run.len > b->len - run.start ||
             (i && run.start < end)) {
-            return "its runs make no sense";
+            return "its runs are invalid";
         }
         end = run.start + run.len;
     }
@@ -185,12 +185,12 @@ const char *template_file_unpack(TemplateFile *f, GVariant *index)
     GVariant *runs;
 
     if (!g_variant_is_normal_form(index)) {
-        return "its index is not in order";
+        return "its blocks are not in order";
     }
     g_variant_get(index, TEMPLATE_FILE_INDEX_TYPE, &f->identity, &f->note,
                   &f->page_size, &f->size, &f->modified, &blocks);
     if (!f->page_size || f->page_size & (f->page_size - 1)) {
-        return "its page size makes no sense";
+        return "its page size is invalid";
     }
     while (g_variant_iter_next(blocks, "(stt@a(tt))", &b.name, &b.len,
                                &b.offset, &runs)) {

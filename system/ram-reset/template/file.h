@@ -1,5 +1,5 @@
 /*
- * A snapshot's RAM in a file, for those who load it later
+ * Templates: a snapshot's RAM in a file, for later loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,8 +13,8 @@
 #include "system/ram-reset/template/name.h"
 
 /*
- * The file has the layout of RAM: a block lies in it as it does in memory, so
- * that parts of it can be mapped.  What is zero is left out, as holes.
+ * The file has the layout of RAM: a block has the same layout in it as in
+ * memory, so that parts of it can be mapped.  Zeros are left out, as holes.
  *
  *     magic (8 bytes), length of the index in bytes (8), SHA-256 of it (32)
  *     index: a GVariant, see file.c
@@ -22,29 +22,31 @@
  *
  * Numbers are in the host's byte order, and another order is another magic.
  *
- * A file is complete from the moment that it has its name: it is written and
- * locked under another one.  From then on it is never changed, and has the
- * modification time that its index says, which write() would not leave as it
- * is, nor most ways to change it.  It belongs to the user that QEMU runs as,
- * and has mode 0600.
- * Who uses it has it locked, shared; who removes it does so only if nobody has.
+ * A file is complete as soon as it has its name: it is written and locked under
+ * another name.  From then on it never changes.  Its modification time is
+ * stored in its index; write(), and most other ways to change the file, would
+ * change that time.  It belongs to the user that QEMU runs as, and has mode
+ * 0600.
  *
- * Directories are descriptors of open ones.  Reasons are sentences, to be
- * freed.  No locking between threads.
+ * A process that uses the file has a shared lock on it.  A file is only removed
+ * if nobody has a lock.
+ *
+ * Directories are open descriptors.  Reasons are sentences, to be freed.  The
+ * caller does all locking between threads.
  */
 #define TEMPLATE_FILE_ALIGN (UINT64_C(2) << 20)
 
 /*
- * Runs of a block are joined until there are no more than this, or it would
- * get too large
+ * Runs of a block are joined until there are at most this many, or the block
+ * would get too large
  */
 #define TEMPLATE_FILE_RUNS  OVERLAY_MAP_MAX
 
 /*
  * @len: bytes, a multiple of the page size
- * @offset: where in the file it begins
- * @runs: of PrimRange, in whole pages and in rising order, not adjacent: what
- *     the file has of it, in full.  All other pages are zero.
+ * @offset: offset in the file
+ * @runs: array of PrimRange, whole pages in rising order, not adjacent: the
+ *     parts that the file has, in full.  All other pages are zero.
  */
 typedef struct TemplateBlock {
     char *name;
@@ -54,10 +56,10 @@ typedef struct TemplateBlock {
 
 /*
  * @fd: open for reading and locked, or -1
- * @identity: of what the file is a copy; any text
- * @note: a number that its maker wants to have back
+ * @identity: name of the snapshot that the file is a copy of; any text
+ * @note: a number that is stored for the caller
  * @size: of the file, holes included, in bytes
- * @blocks: of TemplateBlock
+ * @blocks: array of TemplateBlock
  */
 typedef struct TemplateFile {
     int fd;
@@ -68,47 +70,48 @@ typedef struct TemplateFile {
     GArray *blocks;
 } TemplateFile;
 
-/* A file that has not been written yet, without blocks */
+/* Make a file that has not been written yet, without blocks */
 TemplateFile *template_file_new(const char *identity, int64_t note,
                                 uint64_t page_size);
 
 /*
- * Join @runs, taken over, where the gaps between them are small, until they
- * are at most TEMPLATE_FILE_RUNS; but never so that they more than double.
+ * Add a block; takes ownership of @runs.  Runs with small gaps between them are
+ * joined until there are at most TEMPLATE_FILE_RUNS, unless their size would
+ * more than double.
  */
 void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
                              GArray *runs);
 
-/* Closes it, if it is open */
+/* Close the file if it is open, and free @f */
 void template_file_free(TemplateFile *f);
 
 /* Bytes in the runs of all blocks */
 uint64_t template_file_content(const TemplateFile *f);
 
-/* The number of the block called @name in @f, -1 if there is none */
+/* The index of the block called @name in @f, -1 if there is none */
 int template_file_find_block(const TemplateFile *f, const char *name);
 
-/* Bytes from where block @nr begins to where the next one does */
+/* Bytes from the beginning of block @nr to that of the next one */
 uint64_t template_file_room(const TemplateFile *f, unsigned nr);
 
-/* What it has of block @nr; as ram_copy_of_file() */
+/* A copy of block @nr, made by ram_copy_of_file() */
 RamCopy *template_file_copy(const TemplateFile *f, unsigned nr);
 
 /*
- * Write @f, and give it its name in @dir; a file that had it is replaced.
- * @hosts: where the content of each block is.  Takes as long as the storage
- * does.  @f has no descriptor afterwards, the file is there to be opened; if
- * somebody else has made it meanwhile, it is theirs.
- * False with @reason set, and nothing left behind, if that is impossible; or
- * because somebody else is at it.
+ * Write @f, and give it its name in @dir; overwrites a file of that name.
+ * @hosts: addresses of the content of each block.  This takes as long as the
+ * storage needs.  @f has no descriptor afterwards; the file can be opened.  If
+ * another process has made the file meanwhile, it may be that one.  On failure
+ * returns false with @reason set, and leaves nothing behind; it also fails
+ * while another process writes the same file.
  */
 bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
                          char **reason);
 
 /*
- * Open and lock the file for @identity.  NULL with @reason set if it cannot be
- * trusted, or NULL with no reason if there is none.  Of its content only the
- * index has been read.
+ * Open and lock the file for @identity.  Returns NULL with @reason set if the
+ * file cannot be trusted, or NULL without a reason if there is none.  Only the
+ * index is read.
  */
 TemplateFile *template_file_open(int dir, const char *identity, char **reason);
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: making RAM what a template has
+ * Templates: fill RAM from a template
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,30 +17,33 @@
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/template/store.h"
 
-/* Copied at once by one of several threads: bytes */
+/* Bytes that one of several threads copies at once */
 #define COPY_AT_ONCE    (512 * KiB)
-/* Compared as a whole, which takes less than anything else would: bytes */
+/*
+ * A block of at most this size, in bytes, is compared as a whole: nothing is
+ * faster
+ */
 #define SMALL           (1 * MiB)
-/* For less a thread does not pay */
+/* Bytes that are worth a thread */
 #define BYTES_A_THREAD  (4 * MiB)
 
 typedef struct CopyJob {
     const uint8_t *from;
     const PrimMap *to;
     bool by_file;
-    GArray *pieces;             /* of PrimRange */
-    unsigned next;              /* atomic: the first piece nobody has taken */
+    GArray *pieces;             /* array of PrimRange */
+    unsigned next;              /* atomic: first piece not started */
 } CopyJob;
 
-/* Blocks that are mapped, with what there is to say of them */
+/* A block and its result */
 typedef struct Done {
     RAMBlock *rb;
     RamResetBlockInfo *info;
-    char *refusal;              /* why it is not */
-    int ret;                    /* -errno if that has failed */
+    char *refusal;              /* why it is not mapped */
+    int ret;                    /* -errno if mapping has failed */
 } Done;
 
-/* @done: an array of Done */
+/* @done: array of Done */
 typedef struct Load {
     const TemplateFile *file;
     GArray *done;
@@ -105,7 +108,7 @@ static void map_blocks(Load *load)
             done.info->system_calls = blk->info->system_calls;
             done.info->reset_ns = get_clock() - before;
         } else if (!done.refusal) {
-            done.refusal = g_strdup("the host has refused to");
+            done.refusal = g_strdup("the host refused to map it");
         }
         g_array_append_val(load->done, done);
     }
@@ -153,7 +156,7 @@ static GArray *cut_runs(const GArray *runs)
     return pieces;
 }
 
-/* What is not copied will be zero, as far as it is known to be */
+/* Pages that are not copied will be zero, as far as that is known */
 static void expect(RamResetBlock *blk, const GArray *runs)
 {
     size_t page = qemu_target_page_size();
@@ -169,8 +172,8 @@ static void expect(RamResetBlock *blk, const GArray *runs)
 }
 
 /*
- * To write to a file populates it in less time than faults take, though in one
- * thread at a time; what is populated is better copied by several.
+ * Writing to a file populates it faster than faults do, though only one thread
+ * can write at a time.  Several threads copy best to pages that are populated.
  */
 static bool is_better_written(const RamResetBlock *blk, uint64_t bytes)
 {
@@ -196,7 +199,7 @@ static void copy(RamResetBlock *blk, const RamCopy *t, const GArray *runs)
                          copy_worker, &job);
 }
 
-/* Of a block that is not made zero anything may differ */
+/* Any page may differ in a block that is not made zero */
 static void compare(RamResetBlock *blk, RamCopy *t)
 {
     RamCopyCounts counts = { 0 };

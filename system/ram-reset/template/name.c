@@ -1,5 +1,5 @@
 /*
- * The names that template files have in their directory, and their locks
+ * Templates: names and locks of their files
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 #define SUFFIX     ".template"
 #define UNFINISHED ".template.new"
 
-/* To lock a file, a millisecond each */
+/* Tries to lock a file, a millisecond each */
 #define MAX_TRIES 100
 
 static char *make_name(const char *identity, const char *suffix)

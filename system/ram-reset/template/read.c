@@ -1,5 +1,5 @@
 /*
- * Opening a file with a snapshot's RAM
+ * Templates: open a file with a snapshot's RAM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -75,7 +75,7 @@ static char *open_refusal(TemplateFile *f, const char *identity)
     if (fstat(f->fd, &st) < 0) {
         return g_strdup(g_strerror(errno));
     }
-    /* Whoever can write to it could put anything into a guest */
+    /* A user who can write to the file controls the guest */
     reason = trusted_file_refusal(&st, TRUST_LINKS);
     if (!reason && !template_file_lock(f->fd)) {
         reason = g_strdup(errno == EWOULDBLOCK ? "another process has locked it"
@@ -83,7 +83,10 @@ static char *open_refusal(TemplateFile *f, const char *identity)
     }
     reason = reason ?: content_refusal(f, &st, identity);
     if (!reason) {
-        /* Which says whose turn it is to be removed; no harm if that fails */
+        /*
+         * The access time decides which file is removed first; a failure is
+         * harmless
+         */
         futimens(f->fd, used);
     }
     return reason;

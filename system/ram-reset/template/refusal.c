@@ -1,5 +1,5 @@
 /*
- * RAM reset: why RAM is not, or cannot be made, what a template has
+ * Templates: reasons why one cannot be made or used
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -43,19 +43,19 @@ char *template_misfit(const TemplateFile *f)
         found++;
     }
     return found == f->blocks->len
-           ? NULL : g_strdup("it has RAM that this machine has not");
+           ? NULL : g_strdup("it has RAM that this machine lacks");
 }
 
 const char *template_host_refusal(void)
 {
-    /* To map a file would then populate all that it leaves out */
+    /* Mapping a file would then populate its holes */
     return should_mlock(mlock_state)
            ? "memory is locked (-overcommit mem-lock)" : NULL;
 }
 
 /*
- * Why @blk's part of a template might not be what the snapshot has, or not
- * make the block that, to be freed; NULL if it is and does
+ * The reason why a template could have another content than the snapshot, or
+ * could not restore @blk, to be freed; NULL if there is none
  */
 static char *block_refusal(const RamResetBlock *blk)
 {
@@ -70,7 +70,7 @@ static char *block_refusal(const RamResetBlock *blk)
     if (!blk->map.shared) {
         return NULL;
     }
-    /* The others write nothing while the guest is stopped, unless they say */
+    /* Trusted devices write nothing unlogged while the guest is stopped */
     listener = ram_reset_unlogged_listener();
     if (blk->map.fd >= 0 && listener) {
         return g_steal_pointer(&listener);

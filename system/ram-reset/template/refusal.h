@@ -1,5 +1,5 @@
 /*
- * RAM reset: why RAM is not, or cannot be made, what a template has
+ * Templates: reasons why one cannot be made or used
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,7 +18,7 @@ bool template_has_block(RAMBlock *rb);
 /* Why @f is not of RAM as it is laid out now */
 char *template_misfit(const TemplateFile *f);
 
-/* Why no template is of use in this QEMU; a static string, or NULL */
+/* The reason why this QEMU can use no template; a static string, or NULL */
 const char *template_host_refusal(void);
 
 /* Why a template might not be what a snapshot has, or not make RAM that */

@@ -1,5 +1,5 @@
 /*
- * RAM reset: templates in files, found, made and counted
+ * Templates: find, make and count files
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -26,7 +26,7 @@
 static struct {
     TemplateFile *file;
     char *identity;             /* of @file */
-    char *path;                 /* of @file, or of the last one of no use */
+    char *path;                 /* of @file, or of the last unusable file */
     char *problem;              /* why there is no @file */
     int64_t started;            /* seconds since 1970 */
     GHashTable *saved;          /* names of files made by saving */
@@ -59,7 +59,7 @@ static void follow_options(void)
     ram_reset_add_options_notifier(&notifier);
 }
 
-/* Before there is any object */
+/* Runs before any object exists */
 type_init(follow_options)
 
 const TemplateFile *ram_reset_template(void)
@@ -146,14 +146,14 @@ bool ram_reset_template_find(const char *identity, int64_t *note)
     ram_reset_template_close();
     if (reason) {
         set_problem(reason);
-        warn(&template.of_no_use, "is of no use, and will be made anew");
+        warn(&template.of_no_use, "cannot be used, and will be made again");
     } else {
-        set_problem(g_strdup("there was none of this snapshot"));
+        set_problem(g_strdup("this snapshot had none"));
     }
     return false;
 }
 
-/* What of @blk is not zero, in pages */
+/* The pages of @blk that are not zero */
 static GArray *find_runs(const RamResetBlock *blk)
 {
     uint64_t page = qemu_target_page_size();
@@ -174,9 +174,9 @@ static GArray *find_runs(const RamResetBlock *blk)
 }
 
 /*
- * A save makes room among what was saved here: how often it is done may be up
- * to a guest.  Snapshots that are loaded in turn, and for which there is no
- * room together, must not remove each other's each time.
+ * A save only removes files that this QEMU has saved, since a guest may decide
+ * how often it is done.  Snapshots that alternate, and do not fit together,
+ * must not remove each other each time.
  */
 static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
                       char **reason)
@@ -211,7 +211,7 @@ static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
            template_file_write(f, rr->template_fd, hosts, reason);
 }
 
-/* Made, and open from now on */
+/* The file has been made; open it */
 static void take_made(RamReset *rr, const char *identity, bool loaded,
                       char **reason)
 {
@@ -219,7 +219,7 @@ static void take_made(RamReset *rr, const char *identity, bool loaded,
     if (template.file) {
         template.identity = g_strdup(identity);
     } else if (!*reason) {
-        *reason = g_strdup("it has gone");
+        *reason = g_strdup("it was removed");
     }
     if (!loaded) {
         g_hash_table_add(template.saved, template_file_name(identity));
@@ -269,7 +269,7 @@ void ram_reset_template_retire(const char *identity)
                              current ? template.file->fd
                                      : overlay_map_fd()) && current) {
         ram_reset_template_close();
-        set_problem(g_strdup("its snapshot is no more"));
+        set_problem(g_strdup("its snapshot was deleted"));
     }
 }
 

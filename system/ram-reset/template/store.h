@@ -1,5 +1,5 @@
 /*
- * RAM reset: the template that RAM is of
+ * Templates: the template that RAM was loaded from
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,9 +11,9 @@
 #include "system/ram-reset/template/file.h"
 
 /*
- * The file that has been loaded, or written, last, as long as RAM has been
- * what it says since, but for what the guest has written; NULL if there is
- * none.  Valid until the next load or save.  BQL held.
+ * The file that was loaded or written last, while RAM differs from it only by
+ * the guest's writes; NULL if there is none.  Valid until the next load or
+ * save.  BQL held.
  */
 const TemplateFile *ram_reset_template(void);
 

@@ -1,5 +1,5 @@
 /*
- * Warnings that somebody could cause again and again
+ * Limit warnings that somebody could cause again and again
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * Warnings that somebody could cause again and again
+ * Limit warnings that somebody could cause again and again
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,13 +10,14 @@
 #define RAM_RESET_WARNING_NS INT64_C(60000000000)
 
 /*
- * One kind of problem, zeroed at first.  It is warned of once until it is
- * over, or another one; and in any case no sooner than RAM_RESET_WARNING_NS
- * after the last time, as a guest may have it come and go.
+ * A kind of problem, zeroed at first.  A warning is due once for each problem,
+ * until it is over, or another problem comes; and never sooner than
+ * RAM_RESET_WARNING_NS after the last one, since a guest may make problems come
+ * and go.
  *
  * @text: of the last warning, or NULL
- * @at: when that was, in ns
- * @over: it has gone well since
+ * @at: time of the last warning, in ns
+ * @over: no problem since
  */
 typedef struct RamResetWarning {
     char *text;
@@ -25,12 +26,13 @@ typedef struct RamResetWarning {
 } RamResetWarning;
 
 /*
- * Whether @text, which names the problem and not what has it, is to be warned
- * of @now, in ns of a clock that does not go back; then that counts as done.
+ * Whether a warning with @text is due @now, in ns of a clock that does not go
+ * back; if so, it counts as printed.  @text names the problem and not the file
+ * that has it.
  */
 bool ram_reset_warning_due(RamResetWarning *w, const char *text, int64_t now);
 
-/* It has gone well */
+/* There is no problem any more */
 void ram_reset_warning_over(RamResetWarning *w);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Writing a file with a snapshot's RAM
+ * Templates: write a file with a snapshot's RAM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -68,7 +68,7 @@ static bool put_blocks(const TemplateFile *f, const Output *out,
     return true;
 }
 
-/* The length of the index does not depend on the numbers in it */
+/* The length of the index does not depend on its numbers */
 static void lay_out(TemplateFile *f, uint64_t unit)
 {
     g_autoptr(GVariant) index = template_file_pack(f);
@@ -85,8 +85,8 @@ static void lay_out(TemplateFile *f, uint64_t unit)
 }
 
 /*
- * The time is one that has passed, so that a change from now on sets another,
- * and of full seconds, which all file systems can tell.
+ * Set a time that has passed, so that any later change sets another one; and in
+ * full seconds, which all file systems can store.
  */
 static bool finish(TemplateFile *f, const Output *out)
 {
@@ -128,7 +128,7 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
     return ok && finish(f, out);
 }
 
-/* Locked, empty and with that name; -1 with @reason set if that fails */
+/* Open a locked, empty file of that name; -1 with @reason set on failure */
 static int open_unfinished(int dir, const char *name, char **reason)
 {
     int fd = trusted_file_open(dir, name, O_RDWR | O_CREAT);
@@ -155,7 +155,7 @@ static int open_unfinished(int dir, const char *name, char **reason)
     return fd;
 }
 
-/* Whether somebody has made it while we were not looking */
+/* Whether another process has made the file meanwhile */
 static bool is_there(int dir, const TemplateFile *f)
 {
     char *reason;
@@ -174,7 +174,7 @@ static bool is_there(int dir, const TemplateFile *f)
     return same;
 }
 
-/* What errno says, to be freed */
+/* A sentence for errno, to be freed */
 static char *write_refusal(const TemplateFile *f)
 {
     int err = errno;

@@ -138,12 +138,12 @@ def test_untrusted(tmp_path, templates, harm):
     with start(tmp_path, templates) as guest:
         assert_same_ram(guest.ram_image(), image)
         assert_not_from_template(guest)
-        assert f"template '{file}' is of no use, and will be made anew" \
+        assert f"template '{file}' cannot be used, and will be made again" \
             in guest.log()
     with start(tmp_path, templates) as guest:
         assert_same_ram(guest.ram_image(), image)
         assert_from_template(guest, file)
-        assert guest.log().count('of no use') == 1
+        assert guest.log().count('cannot be used') == 1
 
 
 def test_wrong_content(tmp_path, templates):
