@@ -12,22 +12,24 @@
 #include "system/ram-reset/trace.h"
 
 /*
- * The first write to a transparent hugepage clears 2 MiB, which takes a
- * tenth of a millisecond.  A guest that writes here and there, and is then
- * reverted or thrown away, waits longer for that than for all the rest of a
- * load.  One that writes densely waits much longer for base pages.  So it is
- * looked at what it does.
+ * The first write to a transparent hugepage clears 2 MiB, which takes a tenth
+ * of a millisecond.  A guest with scattered writes that is soon reverted or
+ * thrown away waits longer for that than for the rest of the load.  A guest
+ * with dense writes waits much longer for base pages.  So the guest is watched.
  */
 
-/* After so many ms it is looked at, then after twice as many, to the last */
+/*
+ * The guest's pages are checked after this time, then each time after twice as
+ * long, up to the last
+ */
 #define FIRST_LOOK_MS   20
 #define LAST_LOOK_MS    10240
 
-/* Less says nothing about the guest: bytes */
+/* Bytes; if the guest has populated less, nothing can be said about it */
 #define ENOUGH          (1 * MiB)
 /*
- * To clear a hugepage takes as long as some twenty faults of a guest under
- * KVM, see docs/benchmarks.md
+ * Clearing a hugepage takes as long as some twenty faults of a guest under KVM,
+ * see docs/benchmarks.md
  */
 #define DENSE           32
 #define HUGEPAGE        (2 * MiB)
@@ -39,12 +41,12 @@ typedef struct Watched {
     QEMUTimer *timer;
 } Watched;
 
-/* Of Watched *; protected by the BQL */
+/* Array of Watched *; protected by the BQL */
 static GPtrArray *watched;
 
 static void advise(const Watched *w, int advice)
 {
-    /* Refused advice is no failure: there are no hugepages then */
+    /* A refusal is not an error: then there are no hugepages */
     qemu_madvise(w->host, w->len, advice);
 }
 
@@ -68,7 +70,10 @@ void ram_reset_base_pages_end(const uint8_t *host)
     }
 }
 
-/* Whether what has been populated, other than by the template, lies dense */
+/*
+ * Whether the populated memory is dense; memory mapped from the template does
+ * not count
+ */
 static bool is_dense(const Watched *w, uint64_t *populated)
 {
     uint64_t start, end, last = UINT64_MAX, hugepages = 0;

@@ -10,13 +10,13 @@
 #include "system/ram-reset/block/block.h"
 
 /*
- * Have the kernel give @rb, private anonymous memory that is mostly absent,
- * base pages until the guest is seen to write densely, or has run for some
- * seconds; then transparent hugepages, as before.  BQL held.
+ * Let the kernel use base pages for @rb, private anonymous memory that is
+ * mostly absent, until the guest is seen to write densely, or has run for some
+ * seconds; after that transparent hugepages, as before.  BQL held.
  */
 void ram_reset_base_pages(RAMBlock *rb);
 
-/* Memory at @host is going, or has got other memory */
+/* Memory at @host is being removed, or has been replaced */
 void ram_reset_base_pages_end(const uint8_t *host);
 
 #endif

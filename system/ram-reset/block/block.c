@@ -1,5 +1,5 @@
 /*
- * RAM reset: which RAM blocks may be reset, and how carefully
+ * RAM reset: decide which RAM blocks may be reset, and which pages must stay
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -68,7 +68,7 @@ PrimMap ram_reset_block_map(RAMBlock *rb)
     };
 }
 
-/* Whether another block that @matters to the caller maps @rb's file */
+/* Whether another block maps @rb's file, and @matters returns true for it */
 static bool file_is_mapped_elsewhere(RAMBlock *rb,
                                      bool (*matters)(RAMBlock *other))
 {
@@ -135,7 +135,7 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk)
 {
     HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
 
-    /* The manager is the device that has plugged parts, or knows it */
+    /* The manager is a device with plugged parts, or a part of it */
     return memory_region_has_ram_discard_manager(blk->rb->mr) &&
            object_child_foreach_recursive(OBJECT(current_machine),
                                           preallocates, backend);

@@ -15,7 +15,7 @@
 #include "system/ram-reset/prim/prim.h"
 
 /**
- * RamResetBlock: a RAM block in the course of one reset
+ * RamResetBlock: a RAM block during one reset
  *
  * @rb: valid under the BQL
  * @map: its used_length as it was when the plan was made
@@ -29,12 +29,12 @@
  *     without what is discarded since; NULL if that is to be found out when it
  *     is needed, as it must be where others may write to the memory
  * @known: allocated by begin; NULL if nothing can be known
- * @zeroed: what is known zero is so already
- * @cleared: if not NULL, target pages that have been cleared in place are added
+ * @zeroed: all memory that is known zero has been made zero already
+ * @cleared: if not NULL, the number of target pages cleared in place is added
  *     to the element for the RAM_RESET_CHUNK that they are in
- * @expected: what this block has of ram_reset_begin()'s, if each has as much
- *     for its size
- * @info: what query-ram-reset will show
+ * @expected: this block's share of the bytes given to ram_reset_begin(), by its
+ *     size
+ * @info: shown by query-ram-reset
  */
 struct RamResetBlock {
     RAMBlock *rb;
@@ -52,8 +52,8 @@ struct RamResetBlock {
 };
 
 /*
- * A part of a block, in bytes from its start.  @strategy: the class whose
- * methods apply, NULL to clear in place; @done: it has been made zero
+ * A part of a block, in bytes from its start.  @strategy: the class of the
+ * methods to use, NULL to clear in place; @done: it has been made zero
  */
 typedef struct RamResetPart {
     uint64_t start, len;
@@ -61,7 +61,7 @@ typedef struct RamResetPart {
     bool done;
 } RamResetPart;
 
-/* In what units touched pages are counted; no part of a piece crosses them */
+/* The unit for counting touched pages; a piece lies within one unit */
 #define RAM_RESET_CHUNK (2 * MiB)
 
 /* The memory backend that @rb belongs to, or NULL */
@@ -70,12 +70,14 @@ HostMemoryBackend *ram_reset_block_backend(RAMBlock *rb);
 /* The id of that backend below /objects, or NULL */
 const char *ram_reset_block_memdev(RAMBlock *rb);
 
-/* Why no strategy may touch @rb; NULL if one may.  A static string. */
+/*
+ * The reason why no strategy may touch @rb; NULL if one may.  A static string.
+ */
 const char *ram_reset_block_refusal(RAMBlock *rb);
 
 /*
- * Whether @rb is memory that the guest cannot write to.  Devices may write it
- * past the dirty log: a system reset does.
+ * Whether the guest cannot write to @rb.  Devices may write to it past the
+ * dirty log, as a system reset does.
  */
 bool ram_reset_block_is_rom(RAMBlock *rb);
 
@@ -83,28 +85,28 @@ PrimMap ram_reset_block_map(RAMBlock *rb);
 
 /*
  * Whether @rb is a private mapping of a file that another block maps shared:
- * what is loaded there may show through here.
+ * data that is loaded into the other block may appear in this one.
  */
 bool ram_reset_block_is_aliased(RAMBlock *rb);
 
-/* Why the host pages of @blk have to stay as they are, or NULL */
+/* The reason why the host pages of @blk must stay, or NULL */
 const char *ram_reset_block_pin_reason(const RamResetBlock *blk);
 
-/* Whether all of @blk has been allocated on purpose */
+/* Whether all of @blk is preallocated */
 bool ram_reset_block_is_preallocated(const RamResetBlock *blk);
 
-/* Whether that has been done to parts of it, as they were plugged */
+/* Whether parts of @blk were preallocated when they were plugged */
 bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk);
 
 /*
- * Who might go on using the memory of @blk if other memory took its place;
- * NULL if nobody.  A sentence, to be freed.
+ * The external user that might continue to use the memory of @blk after other
+ * memory has taken its place; NULL if there is none.  A sentence, to be freed.
  */
 char *ram_reset_block_external_user(const RamResetBlock *blk);
 
 /*
- * Why somebody outside of QEMU might write to the memory of @blk, without a
- * listener; NULL if nobody can.  A sentence, to be freed.
+ * The reason why a process other than QEMU might write to the memory of @blk
+ * without a listener; NULL if none can.  A sentence, to be freed.
  */
 char *ram_reset_block_external_writer(const RamResetBlock *blk);
 

@@ -1,8 +1,8 @@
 /*
- * RAM reset: clearing memory where it is
+ * RAM reset: clear memory in place
  *
- * Pages that the host has not populated are not touched, and pages that read
- * zero are not written.
+ * This neither touches pages that the host has not populated, nor writes pages
+ * that read as zero.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -24,10 +24,12 @@
 typedef struct ClearJob {
     uint8_t *host;
     GArray *pieces;
-    unsigned next;              /* atomic: the first piece nobody has taken */
+    unsigned next;              /* atomic: first piece not started */
 } ClearJob;
 
-/* Clear what is not zero in populated memory; returns bytes cleared */
+/*
+ * Clear the bytes in populated memory that are not zero; returns bytes cleared
+ */
 static uint64_t clear_populated(uint8_t *host, uint64_t len)
 {
     uint64_t cleared = 0;
@@ -70,7 +72,7 @@ void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
     uint64_t page = blk->known ? qemu_target_page_size() : 1;
     uint64_t len;
 
-    /* A host page may be part of a target page; clearing twice does no harm */
+    /* A host page may be part of a target page; clearing twice is harmless */
     start = QEMU_ALIGN_DOWN(start, page);
     end = blk->known ? MIN(QEMU_ALIGN_UP(end, page), blk->map.len) : end;
     for (; start < end; start += len) {

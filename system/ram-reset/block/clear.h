@@ -1,5 +1,5 @@
 /*
- * RAM reset: clearing memory where it is
+ * RAM reset: clear memory in place
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,39 +10,39 @@
 #include "system/ram-reset/block/block.h"
 
 /*
- * Memory stays where it is, and what reads zero is not written: to clear what
- * the host has populated never makes the guest's memory grow.
+ * Memory stays where it is, and only bytes that are not zero are written:
+ * clearing populated memory never makes the guest's memory grow.
  */
 
 /*
- * What may have to be cleared, in bytes from a RAM block's start; within one
- * RAM_RESET_CHUNK.  @cleared: bytes that were not zero
+ * A piece that may have to be cleared, in bytes from a RAM block's start;
+ * within one RAM_RESET_CHUNK.  @cleared: number of bytes that were not zero
  */
 typedef struct RamResetPiece {
     uint64_t start, len, cleared;
 } RamResetPiece;
 
 /*
- * Append [@start, @end) to @pieces, without what @blk->known (if there is
- * such) does not have as zero.
+ * Append [@start, @end) to @pieces, without pages that @blk->known has as
+ * zero.  @blk->known may be NULL.
  */
 void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
                           uint64_t start, uint64_t end);
 
 /*
- * Clear what is not zero in @pieces of the memory at @host, in @threads
- * threads.  It should be populated, or will be.  Returns bytes cleared.
+ * Clear @pieces of the memory at @host that are not zero, in @threads threads.
+ * The memory should be populated, or will be.  Returns bytes cleared.
  */
 uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
                                 unsigned threads);
 
-/* The same for @blk, where it is counted */
+/* The same for @blk, and count it there */
 void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,
                            unsigned threads);
 
 /*
- * Clear what of [@start, @start + @len) of @blk may hold data, as above.  It
- * serves any block, and cannot fail.
+ * Clear the data in [@start, @start + @len) of @blk, as above.  This works for
+ * any block, and cannot fail.
  */
 void ram_reset_clear_in_place(RamResetBlock *blk, uint64_t start, uint64_t len,
                               unsigned threads);

@@ -1,5 +1,5 @@
 /*
- * The content of a RAM block that a snapshot has, and going back to it
+ * The copy of a RAM block that a snapshot has, and restoring it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,12 +19,12 @@ struct RamCopy {
     size_t words;
     uint8_t *copy;
     uint64_t size;
-    unsigned long *stored;      /* pages that @copy has */
+    unsigned long *stored;      /* pages present in @copy */
     unsigned long *dirty;       /* at the last load */
     unsigned long *untracked;
 };
 
-/* Takes @copy over, which may be MAP_FAILED */
+/* Takes ownership of @copy, which may be MAP_FAILED */
 static RamCopy *new_copy(uint8_t *copy, uint64_t map_len, uint64_t len,
                          size_t page_size)
 {
@@ -37,7 +37,7 @@ static RamCopy *new_copy(uint8_t *copy, uint64_t map_len, uint64_t len,
     t->page_size = page_size;
     t->words = BITS_TO_LONGS(len / page_size);
     if (!failed) {
-        /* Refused advice is no failure */
+        /* A refusal is not an error */
         madvise(t->copy, map_len, MADV_DONTDUMP);
         madvise(t->copy, map_len, MADV_DONTFORK);
     }
@@ -140,7 +140,10 @@ const unsigned long *ram_copy_untracked(const RamCopy *t)
     return t->untracked;
 }
 
-/* What is not stored must not be read from the copy, which would allocate it */
+/*
+ * A page that is not stored must not be read from the copy, which would
+ * allocate it
+ */
 static bool is_same(const RamCopy *t, const uint8_t *host, uint64_t page)
 {
     uint64_t at = page * t->page_size;
@@ -160,7 +163,7 @@ static unsigned long sample(unsigned turn)
     return bits;
 }
 
-/* The unchanged ones of word @w's pages that are untracked and @candidates */
+/* The pages of word @w that are untracked, @candidates and unchanged */
 static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
                                size_t w, unsigned long candidates)
 {
@@ -177,8 +180,8 @@ static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
 }
 
 /*
- * Pages lie scattered: to find the next one, in page tables and in memory,
- * takes as long as to copy this one.
+ * Pages are scattered: finding the next one, in page tables and in memory,
+ * takes as long as copying this one.  Prefetch it.
  */
 static void fetch_ahead(const RamCopy *t, const uint8_t *host, size_t w,
                         unsigned long next)

@@ -1,5 +1,5 @@
 /*
- * The content of a RAM block that a snapshot has, and going back to it
+ * The copy of a RAM block that a snapshot has, and restoring it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,29 +10,29 @@
 #include "system/ram-reset/prim/prim.h"
 
 /*
- * A copy of those pages of a block that are not zero, in memory with the
- * block's layout, or mapped from a file.  All other pages are zero in it, and
- * take none.
+ * A copy of the pages of a block that are not zero.  It lies in memory with the
+ * block's layout, or is mapped from a file.  All other pages are zero in it,
+ * and need no memory.
  *
- * Bitmaps have a bit for each page of the block, bit 0 of word 0 for the
- * first, and words of unsigned long; those given by the caller end with the
- * word of the last page, and have no bits beyond it.
+ * Bitmaps have a bit for each page of the block, bit 0 of word 0 for the first
+ * page, and words of unsigned long.  A bitmap from the caller ends with the
+ * word of the last page, and has no bits beyond it.
  *
- * No locking, other than what ram_copy_restore() says.
+ * No locking, except for ram_copy_restore(), see there.
  */
 typedef struct RamCopy RamCopy;
 
 /*
- * @len: bytes, a multiple of @page_size.  NULL with errno set if memory cannot
- * be had.
+ * @len: bytes, a multiple of @page_size.  NULL with errno set if there is no
+ * memory.
  */
 RamCopy *ram_copy_new(uint64_t len, size_t page_size);
 
 /*
- * What @fd has from @offset on, in @room bytes; the file may be closed
- * afterwards.  @runs: of PrimRange, in whole pages: what is stored of the @len
- * bytes.  Nothing can be added to it.  NULL with errno set if it cannot be
- * mapped.
+ * A copy in the @room bytes of @fd from @offset on; the file may be closed
+ * afterwards.  @runs: array of PrimRange, in whole pages: the stored parts of
+ * the @len bytes.  Nothing can be added to it.  NULL with errno set if it
+ * cannot be mapped.
  */
 RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
                           size_t page_size, const GArray *runs);
@@ -40,64 +40,62 @@ RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
 void ram_copy_free(RamCopy *t);
 
 /*
- * Copy what of [@start, @end) at @host, the start of the block, is not zero.
- * Both are multiples of the page size.  Pages that were stored before and are
- * zero now must not be in the range.
+ * Copy the pages of [@start, @end) that are not zero; @host is the start of the
+ * block.  Both are multiples of the page size.  The range must not contain
+ * pages that were stored before and are zero now.
  */
 void ram_copy_add(RamCopy *t, const uint8_t *host,
                   uint64_t start, uint64_t end);
 
 /*
- * Append to @runs, of PrimRange, those pages of [@start, @end) at @host that
- * are not zero.
+ * Append the pages of [@start, @end) at @host that are not zero to @runs, an
+ * array of PrimRange.
  */
 void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,
                         size_t page_size, GArray *runs);
 
-/* How many bytes are stored */
+/* Number of bytes stored */
 uint64_t ram_copy_size(const RamCopy *t);
 
-/* What is stored, with the block's layout; only that may be read */
+/* The stored pages, with the block's layout; other pages must not be read */
 const uint8_t *ram_copy_bytes(const RamCopy *t);
 
-/* Words in a bitmap */
+/* Number of words in a bitmap */
 size_t ram_copy_words(const RamCopy *t);
 
 /*
- * Pages that were dirty in two calls of ram_copy_restore() in a row: to protect
- * them against writing once more costs the guest more than copying them costs
- * us.  They leave this bitmap when a sample finds them unchanged.
+ * Pages that were dirty in two calls of ram_copy_restore() in a row: protecting
+ * them against writing again costs the guest more than copying them costs us.
+ * A page leaves this bitmap when a sample finds it unchanged.
  */
 const unsigned long *ram_copy_untracked(const RamCopy *t);
 
 /*
- * Pages.  @cold: of the dirty ones that were not untracked, so that the guest
- * has paid a fault for each; @stale: those that are untracked no longer;
- * @untracked: those that are, of the words that were given; @compared: those
- * that ram_copy_compare() has looked at
+ * Numbers of pages.  @cold: dirty pages that were not untracked, each of which
+ * has cost the guest a fault; @stale: pages that are not untracked any more;
+ * @untracked: untracked pages in the given words; @compared: pages that
+ * ram_copy_compare() has compared
  */
 typedef struct RamCopyCounts {
     uint64_t dirty, copied, cleared, cold, stale, untracked, compared;
 } RamCopyCounts;
 
 /*
- * Make the pages at @host whose bits are set in @dirty what they are in the
- * copy, but only those of words [@first, @last) of the bitmap: several
- * threads may do that for words of their own, each with its own @counts,
- * which are added to.
+ * Restore the pages at @host whose bits are set in @dirty from the copy.  Only
+ * words [@first, @last) of the bitmap are used: several threads may work on
+ * words of their own, each with its own @counts, which are added to.
  *
- * @turn: rises from load to load, and says which of the untracked pages are
- *     sampled.
+ * @turn: rises from load to load, and selects the untracked pages to be sampled
  * @leave_zeros: pages that are zero in the copy are only counted, as cleared;
- *     see ram_copy_zeros().
+ *     see ram_copy_zeros()
  */
 void ram_copy_restore(RamCopy *t, uint8_t *host,
                       const unsigned long *dirty, size_t first, size_t last,
                       unsigned turn, bool leave_zeros, RamCopyCounts *counts);
 
 /*
- * Take pages off @dirty that are zero in the copy and not set in @present:
- * those read zero anyway.
+ * Clear the bits in @dirty of pages that are zero in the copy and not set in
+ * @present: these pages read as zero already.
  */
 void ram_copy_spare(const RamCopy *t, unsigned long *dirty,
                     const unsigned long *present);
@@ -110,10 +108,10 @@ bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
                     uint64_t from, uint64_t *start, uint64_t *end);
 
 /*
- * The same for pages of which it is not known whether they are dirty: those
- * that are stored, and those whose bits are set in @present; all others must
- * read zero.  @present: NULL for all pages.  What differs is counted as dirty,
- * and its bit set in @differing, which may be NULL.
+ * The same for pages that are not known to be dirty.  It compares stored pages,
+ * and pages whose bits are set in @present; all other pages must read as zero.
+ * @present: NULL for all pages.  A page that differs is counted as dirty, and
+ * its bit is set in @differing, which may be NULL.
  */
 void ram_copy_compare(const RamCopy *t, uint8_t *host,
                       const unsigned long *present, size_t first, size_t last,

@@ -1,5 +1,5 @@
 /*
- * RAM reset: whose the file is that a RAM block is of
+ * RAM reset: find out whether other processes may have a RAM block's file
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,9 +11,9 @@
 
 /*
  * With a directory for mem-path=, QEMU makes a file in it by mkstemp(), removes
- * its name at once, and then opens it no more.  So only who has opened it in
- * between could have it, which its mode leaves to processes of the same user;
- * those could also open a memfd of QEMU's, by way of /proc.
+ * its name at once, and never opens it again.  So only a process that has
+ * opened it in between can have it.  The file's mode limits this to processes
+ * of the same user, which could also open a memfd of QEMU's through /proc.
  */
 static bool has_been_made_without_name(Object *backend, const struct stat *file)
 {
@@ -33,7 +33,7 @@ static const char *named_file_refusal(Object *backend, int fd)
                "mem-path= a directory, for QEMU to make a file without a name "
                "there, or use memory-backend-memfd";
     }
-    /* Where the kernel does not tell, it is as with a memfd */
+    /* If this cannot be found out, treat the file like a memfd */
     if (!trusted_file_is_ours_alone(fd, false) && errno == EAGAIN) {
         return "another process has opened its file";
     }
@@ -50,6 +50,6 @@ const char *ram_reset_file_refusal(Object *backend, int fd)
     if (object_dynamic_cast(backend, "memory-backend-file")) {
         return named_file_refusal(backend, fd);
     }
-    /* Say, what an ivshmem server has passed on */
-    return "its file has come from elsewhere, where others may use it";
+    /* For instance, a file received from an ivshmem server */
+    return "its file was received from another process, which may use it";
 }

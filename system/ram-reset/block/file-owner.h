@@ -1,5 +1,5 @@
 /*
- * RAM reset: whose the file is that a RAM block is of
+ * RAM reset: find out whether other processes may have a RAM block's file
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,11 +10,11 @@
 #include "qom/object.h"
 
 /*
- * Why somebody other than QEMU may have the file @fd of a RAM block, other than
- * by having been given it by a device, and what would help; NULL if nobody can,
- * or if there is no file (-1).  A static string.
+ * The reason why a process other than QEMU may have the file @fd of a RAM
+ * block, and a remedy; NULL if none can, or if there is no file (-1).  A
+ * process that got the file from a device does not count.  A static string.
  *
- * @backend: the memory backend that the block is of; NULL if it is of none
+ * @backend: the memory backend of the block, or NULL
  */
 const char *ram_reset_file_refusal(Object *backend, int fd);
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: where a block may hold data
+ * RAM reset: find the parts of a block that may hold data
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,8 +11,8 @@
 #include "system/ram-reset/prim/ranges.h"
 
 /*
- * In one go: looking for the end of data that runs on to the end of a file
- * takes as long as that file is large, for each piece anew.
+ * Ask for all ranges at once: finding the end of data that continues to the end
+ * of a large file takes long, and would be repeated for each piece.
  */
 static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
                           uint64_t start, uint64_t end, bool *certain)
@@ -37,8 +37,8 @@ static int by_start(const void *a, const void *b)
 }
 
 /*
- * Of a block that is mapped from a template: what our page table has, and what
- * is mapped, which it has not because nobody looked.
+ * For a block that is mapped from a template: the pages in our page table, and
+ * the mapped ranges, whose pages may be missing there
  */
 static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
                               uint64_t start, uint64_t end, bool *certain)
@@ -53,7 +53,7 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
     return merged;
 }
 
-/* As if @blk were @backing */
+/* Find data as if @blk had @backing */
 static GArray *find_as(const RamResetBlock *blk, PrimBacking backing,
                        uint64_t start, uint64_t end, bool *certain)
 {

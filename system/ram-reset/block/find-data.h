@@ -1,5 +1,5 @@
 /*
- * RAM reset: where a block may hold data
+ * RAM reset: find the parts of a block that may hold data
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,44 +10,47 @@
 #include "system/ram-reset/block/block.h"
 
 /*
- * Data is what may be other than zero.  What is not in an answer reads zero,
- * and may have no memory, which reading it would allocate; what is in it may be
- * zero all the same.  Nothing is populated by looking.
+ * Data is memory that may not be zero.  Memory outside of an answer reads as
+ * zero, and may be absent: reading it would allocate it.  Memory in an answer
+ * may still be zero.  Finding data populates nothing.
  *
- * An array is of PrimRange in bytes from the block's start, none of them empty,
- * in rising order and disjoint.  Its ranges end where the kernel says, which
- * need not be at target pages.  The caller frees all that is returned: arrays
- * by g_array_unref(), a bitmap by g_free(), a map by zeromap_free().
+ * An array is one of PrimRange in bytes from the block's start; the ranges are
+ * not empty, disjoint, and in rising order.  They end where the kernel says,
+ * which may be within a target page.  The caller frees all results: arrays by
+ * g_array_unref(), a bitmap by g_free(), a map by zeromap_free().
  *
- * With the BQL held; the answer holds as long as nobody writes to the memory.
+ * The BQL must be held; an answer is valid until somebody writes to the memory.
  */
 
 /*
- * What of [@start, @end) may hold data now.
+ * The parts of [@start, @end) that may hold data now.
  *
- * @certain: set to whether the kernel knows, and may be NULL.  If it does not,
+ * @certain: set to whether the kernel knows; may be NULL.  If it does not know,
  *     all of the range counts as data.
  */
 GArray *ram_reset_find_data(const RamResetBlock *blk, uint64_t start,
                             uint64_t end, bool *certain);
 
-/* As found before the load, if @blk->data has that, otherwise as it is now */
+/* @blk->data, found before the load, if it is set; else as found now */
 GArray *ram_reset_find_populated(const RamResetBlock *blk, uint64_t start,
                                  uint64_t end);
 
 /*
- * What our page table has of all of @blk: no more than a guess where memory is
- * shared, since others may have populated more
+ * The pages of @blk in our page table: only a guess if memory is shared, since
+ * other processes may have populated more
  */
 GArray *ram_reset_guess_populated(const RamResetBlock *blk);
 
-/* What of all of @blk is not known to be zero; by a load, if one is going on */
+/*
+ * The parts of @blk that are not known to be zero; during a load, as the load
+ * knows
+ */
 GArray *ram_reset_find_content(const RamResetBlock *blk);
 
 /* A bit for each target page of @blk that may hold data */
 unsigned long *ram_reset_find_present(const RamResetBlock *blk);
 
-/* The opposite: which target pages of @blk hold none */
+/* The opposite: the target pages of @blk that hold no data */
 ZeroMap *ram_reset_find_unpopulated(const RamResetBlock *blk);
 
 #endif

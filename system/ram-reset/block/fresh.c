@@ -1,5 +1,5 @@
 /*
- * RAM reset: fresh memory in the place of a block's
+ * RAM reset: replace a block's memory by fresh memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -41,7 +41,7 @@ char *ram_reset_fresh_refusal(const RamResetBlock *blk)
 static void advise(const PrimMap *map, int advice)
 {
     ++*map->calls;
-    /* Refused advice is no failure, neither was it when RAM was made */
+    /* A refusal is not an error, as it was not when RAM was made */
     qemu_madvise(map->host, map->len, advice);
 }
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: fresh memory in the place of a block's
+ * RAM reset: replace a block's memory by fresh memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,24 +9,30 @@
 
 #include "system/ram-reset/block/block.h"
 
-/* Why that must not be done to @blk, a sentence to be freed; NULL if it may */
+/*
+ * The reason why @blk must not get fresh memory, a sentence to be freed; or
+ * NULL
+ */
 char *ram_reset_fresh_refusal(const RamResetBlock *blk);
 
 /*
- * Do it.  All of @blk reads zero then, and is preallocated if it was.  Block
- * drivers are notified that the memory goes and comes.
+ * Replace the memory.  All of @blk then reads as zero, and is preallocated if
+ * it was before.  Block drivers are notified that the memory is removed and
+ * added.
  *
- * Returns: 0, or -errno; the block then has what it had, or zeros
+ * Returns: 0, or -errno; the block then has its old content, or zeros
  */
 int ram_reset_fresh(RamResetBlock *blk);
 
-/* What QEMU has mapped for @blk, which may be more than is in use */
+/* QEMU's mapping for @blk, which may be larger than the part in use */
 PrimMap ram_reset_block_whole_map(const RamResetBlock *blk);
 
-/* All that ram_block_add() and a memory backend have asked of the kernel */
+/*
+ * Give the kernel the advice that ram_block_add() and the memory backend gave
+ */
 void ram_reset_advise_as_before(RAMBlock *rb, const PrimMap *map);
 
-/* Nothing is mapped any more where block @name was: there is no way on */
+/* There is no memory at block @name any more: QEMU must exit */
 G_NORETURN void ram_reset_die_without_memory(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: who follows guest RAM, and which of them say what they write
+ * RAM reset: memory listeners, and whether they log their writes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,28 +10,28 @@
 #include "hw/virtio/vhost.h"
 
 /*
- * Whoever maps guest RAM for a device or another process, pins it, or passes
- * it on, has a memory listener.  Such a listener is trusted, by which we mean
- * that QEMU's dirty log has all that is written on its account by the time the
- * guest has been stopped, if, and only if, it is that of
+ * A part of QEMU that maps guest RAM for a device or another process, pins it,
+ * or passes it on, has a memory listener.  A listener is trusted if QEMU's
+ * dirty log has all writes of its device when the guest has been stopped.  Only
+ * these are:
  *
  * - a network interface with the kernel's vhost or with vhost-user, or a disk
  *   or SCSI controller with vhost-user,
- * - whose back end QEMU takes for one that can be migrated: it has
- *   VHOST_F_LOG_ALL and, for vhost-user, VHOST_USER_PROTOCOL_F_LOG_SHMFD,
- * - not behind an IOMMU, by whose addresses back ends log some of it.
+ * - if its back end can be migrated: it has VHOST_F_LOG_ALL and, for
+ *   vhost-user, VHOST_USER_PROTOCOL_F_LOG_SHMFD,
+ * - and if it is not behind an IOMMU, whose addresses some back ends log.
  *
- * Others log nothing, or parts only: the kernel's vhost-vsock and vhost-scsi
- * pass no log to vhost_get_vq_desc(), so that theirs has the rings but not the
- * data.
+ * Other devices log nothing, or only parts: the kernel's vhost-vsock and
+ * vhost-scsi pass no log to vhost_get_vq_desc(), so that their log has the
+ * rings but not the data.
  *
- * What is not known is not trusted.  All functions with the BQL held.
+ * An unknown device is not trusted.  All functions need the BQL.
  */
 
 typedef enum {
-    LOGGER_NETWORK,     /* begins with a buffer when it has what to put there */
-    LOGGER_BLK,         /* begins with a request, and writes until it is done */
-    LOGGER_SCSI,        /* the same, other than its queue of events */
+    LOGGER_NETWORK,     /* uses a buffer when there is data for it */
+    LOGGER_BLK,         /* uses a request at once, until it is done */
+    LOGGER_SCSI,        /* the same, except for its event queue */
 } LoggerKind;
 
 typedef struct RamResetLogger {
@@ -40,22 +40,24 @@ typedef struct RamResetLogger {
 } RamResetLogger;
 
 /*
- * The name of a listener to the memory map, as the system or a device behind an
- * IOMMU sees it, other than KVM's, that may have pinned guest memory or passed
- * it on, be it trusted or not; NULL if there is none.
+ * The name of a memory listener, of the system or of a device behind an IOMMU,
+ * that may have pinned guest memory or passed it on, whether trusted or not;
+ * NULL if there is none.  KVM's listener does not count.
  */
 const char *ram_reset_memory_listener(void);
 
 /*
- * Which listener is not trusted, and what would help: a sentence, to be freed.
+ * The listener that is not trusted, and a remedy: a sentence, to be freed.
  * NULL if all are trusted.
  */
 char *ram_reset_unlogged_listener(void);
 
-/* Whether any vhost device is started, be its listener trusted or not */
+/*
+ * Whether any vhost device is started, whether its listener is trusted or not
+ */
 bool ram_reset_vhost_is_started(void);
 
-/* The devices whose listeners are trusted, an array of RamResetLogger */
+/* The devices with trusted listeners, an array of RamResetLogger */
 GArray *ram_reset_loggers(void);
 
 #endif

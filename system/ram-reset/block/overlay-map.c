@@ -1,5 +1,5 @@
 /*
- * Which parts of blocks are mapped from a template
+ * Table of the parts of blocks that are mapped from a template
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,8 +10,8 @@
 #include "system/ram-reset/prim/ranges.h"
 
 /*
- * @fd: the file, as a mapping keeps it locked in any case; @runs: of
- * PrimRange, without what has been taken out
+ * @fd: the file, which a mapping keeps locked in any case; @runs: array of
+ * PrimRange, without the parts taken out
  */
 typedef struct Mapped {
     const void *host, *rb;
@@ -22,7 +22,10 @@ typedef struct Mapped {
 
 static GMutex lock;
 
-/* Under @lock, with which all functions but overlay_map_*() are called */
+/*
+ * Protected by @lock; all functions except overlay_map_*() are called with it
+ * held
+ */
 static GArray *all_mapped;
 
 static void update_any(void)

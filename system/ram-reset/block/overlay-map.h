@@ -1,5 +1,5 @@
 /*
- * Which parts of blocks are mapped from a template
+ * Table of the parts of blocks that are mapped from a template
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,28 +9,32 @@
 
 #include "system/ram-reset/prim/prim.h"
 
-/* Each is a mapping, of which a process has a limited number */
+/*
+ * The limit of runs: each is a mapping, and a process has a limited number of
+ * them
+ */
 #define OVERLAY_MAP_MAX 1024
 
 /*
- * A block goes by its address in this process, and bytes count from there.
- * @rb, which nobody looks into, tells it from another one that has been mapped
- * at the same address since; NULL for whichever it is.
+ * A block is identified by its address in this process, and bytes count from
+ * there.  @rb, which is never dereferenced, distinguishes it from another block
+ * mapped at the same address since; NULL matches any.
  *
- * Any thread: there is a lock around all that is known.  Only whether there is
- * any block, any_mapped of RamResetFlags, is read without it.
+ * Any thread may call these functions: a lock protects the table.  Only
+ * any_mapped of RamResetFlags, which is set if there is any block, is read
+ * without it.
  */
 
 /*
- * @fd: the file that they are mapped from, which stays open; @runs: of
- * PrimRange, in rising order, not adjacent
+ * @fd: the mapped file, which stays open; @runs: array of PrimRange, in rising
+ * order, not adjacent
  */
 void overlay_map_add(const void *host, const void *rb, int fd,
                      const GArray *runs);
 
 /*
- * That file, which is the same for all, as long as there is any block; else -1.
- * With the BQL held
+ * That file, which is the same for all blocks, while there is any block; else
+ * -1.  BQL held
  */
 int overlay_map_fd(void);
 
@@ -38,19 +42,19 @@ void overlay_map_remove(const void *host);
 
 bool overlay_map_has(const void *host, const void *rb);
 
-/* Of PrimRange, to be freed; NULL if the block is not known */
+/* Array of PrimRange, to be freed; NULL if the block is not in the table */
 GArray *overlay_map_copy(const void *host, const void *rb);
 
-/* Whether any run lies in [@start, @end), if only in part */
+/* Whether any run overlaps [@start, @end) */
 bool overlay_map_touches(const void *host, uint64_t start, uint64_t end);
 
 /*
- * Take [@start, @end) out of the runs when @make has put other memory there.
- * That is called with the lock held, and not at all if @max have been taken out
- * of all blocks; @opaque is for it.
+ * Take [@start, @end) out of the runs after @make has put other memory there.
+ * @make is called with the lock held; @opaque is its argument.  It is not
+ * called if @max parts of all blocks have been taken out.
  *
- * Returns: 1 if no run lies there, 0 if they have been taken out, -ENOMEM if
- *     too many have been before, or -errno, which @make has returned
+ * Returns: 1 if no run lies there, 0 if the range has been taken out, -ENOMEM
+ *     if too many parts have been taken out before, or -errno from @make
  */
 int overlay_map_take_out(const void *host, const void *rb, uint64_t start,
                          uint64_t end, unsigned max,

@@ -1,5 +1,5 @@
 /*
- * RAM reset: memory that is mapped from a template
+ * RAM reset: map the memory of a block from a template
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,17 +13,17 @@
 #include "system/ram-reset/trace.h"
 
 /*
- * Each piece that is discarded may take two mappings more, of which a process
- * has a limited number.  When an eighth of it is used up for that by all
- * blocks, what is discarded is cleared.
+ * Each discarded piece may need two more mappings, and a process has a limited
+ * number.  When discards of all blocks have used an eighth of it, further
+ * pieces are cleared instead.
  */
 #define MAX_MAP_COUNT   "/proc/sys/vm/max_map_count"
 #define COMMON_LIMIT    65530
 
 static struct {
-    /* Set with the BQL held, before anything is mapped that may be discarded */
+    /* Set with the BQL held, before the first mapping */
     unsigned max_discards;
-    /* What is being given fresh memory; its removal is none.  BQL */
+    /* The block that is getting fresh memory: ignore its removal. BQL */
     const uint8_t *replacing;
     RAMBlockNotifier notifier;
 } overlay;
@@ -34,7 +34,7 @@ static void forget(const uint8_t *host)
     overlay_map_remove(host);
 }
 
-/* A block that is unplugged, at any time when the BQL is released */
+/* A block is being unplugged, which may happen whenever the BQL is released */
 static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
@@ -75,8 +75,8 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
     if (!blk->owner) {
         reason = "no ram-reset object covers it";
     } else if (backend && backend->policy != HOST_MEM_POLICY_DEFAULT) {
-        reason = "it has a NUMA policy, which a template on tmpfs would have "
-                 "for all";
+        reason = "it has a NUMA policy, which a template on tmpfs would apply "
+                 "to all";
     } else if (blk->map.shared || blk->map.fd >= 0) {
         reason = "it is not private anonymous memory";
     } else if (blk->map.page_size != qemu_real_host_page_size() ||
@@ -85,15 +85,15 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
     } else if (ram_reset_block_is_preallocated(blk)) {
         reason = "it is preallocated";
     } else if (from->runs->len > OVERLAY_MAP_MAX) {
-        reason = "what the snapshot has lies too scattered";
+        reason = "the snapshot's pages are too scattered";
     } else if (prim_is_on_hugetlbfs(from->fd)) {
-        reason = "the template is on hugetlbfs, of which a whole hugepage "
-                 "would be copied for a byte";
+        reason = "the template is on hugetlbfs, where one written byte "
+                 "would copy a whole hugepage";
     }
     return reason ? g_strdup(reason) : ram_reset_fresh_refusal(blk);
 }
 
-/* A reset by fresh memory, whatever the block's own strategy is */
+/* Reset the block by fresh memory, whatever its own strategy is */
 static int replace(RamResetBlock *blk)
 {
     int ret;
@@ -115,7 +115,10 @@ int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
     if (ret < 0) {
         return ret;
     }
-    /* From now on, so that a failure leaves no mapping that is not known */
+    /*
+     * Note the runs before mapping them, so that no mapping is unknown after a
+     * failure
+     */
     note(blk, from->fd, from->runs);
     ret = prim_overlay(&map, from->fd, from->offset,
                        (PrimRange *)from->runs->data, from->runs->len);

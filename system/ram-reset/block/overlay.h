@@ -1,5 +1,5 @@
 /*
- * RAM reset: memory that is mapped from a template
+ * RAM reset: map the memory of a block from a template
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,24 +10,24 @@
 #include "system/ram-reset/block/block.h"
 
 /*
- * What a snapshot has of a block can be a private mapping of a template: it
- * is read by nobody before the guest does, and copied page by page when it is
- * written to.  Everything else of the block is anonymous memory as before.
+ * The snapshot's part of a block can be a private mapping of a template: it is
+ * not read before the guest reads it, and a page is copied when it is written
+ * to.  The rest of the block is anonymous memory as before.
  *
- * What is discarded there would not read zero, but show the template.  So such
- * a block counts as PRIM_PRIVATE_FILE, ram_reset_find_data() knows of it, and
- * discards are made by ram_reset_discard().  Before a reset it becomes
- * anonymous memory once more.
+ * A discarded page of that mapping would not read as zero, but show the
+ * template.  So such a block counts as PRIM_PRIVATE_FILE, ram_reset_find_data()
+ * takes it into account, and ram_reset_discard() does the discards.  Before a
+ * reset it becomes anonymous memory again.
  *
  * The rest has base pages at first, see base-pages.h.
  *
- * BQL held, other than by ram_reset_discard().  What both go by is in
- * overlay-map.h.
+ * BQL held, except by ram_reset_discard(). overlay-map.h is the table that both
+ * use.
  */
 
 /*
- * @fd: the file, in which the block begins at @offset; @page_size: what the
- * runs are in units of; @runs: of PrimRange, what the file has of the block
+ * @fd: the file, in which the block begins at @offset; @page_size: unit of the
+ * runs; @runs: array of PrimRange, the block's parts in the file
  */
 typedef struct RamResetOverlay {
     int fd;
@@ -36,17 +36,19 @@ typedef struct RamResetOverlay {
     const GArray *runs;
 } RamResetOverlay;
 
-/* Why @blk cannot be mapped like that, to be freed; NULL if it can */
+/*
+ * The reason why @blk cannot be mapped in this way, to be freed; NULL if it can
+ */
 char *ram_reset_map_refusal(const RamResetBlock *blk,
                             const RamResetOverlay *from);
 
 /*
- * Do it.  0, or -errno; the block then has anything, and may be mapped in part,
- * until ram_reset_begin() makes it zero.
+ * Map the block.  0, or -errno: the block then has any content, and may be
+ * mapped in part, until ram_reset_begin() makes it zero.
  */
 int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from);
 
-/* Have anonymous memory for @blk again, which reads zero, if that may be */
+/* Use anonymous memory for @blk again, which reads as zero, if possible */
 void ram_reset_unmap(RamResetBlock *blk);
 
 #endif

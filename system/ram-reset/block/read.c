@@ -1,8 +1,8 @@
 /*
- * RAM reset: reading all of a RAM block without populating it
+ * RAM reset: read all of a RAM block without populating it
  *
- * Finding out what to clear and finding out whether it was cleared must not
- * rest on the same answers of the kernel, so most of it is simply read.
+ * Finding the data to clear, and checking that it was cleared, must not depend
+ * on the same answers of the kernel.  So this reads most of the block.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

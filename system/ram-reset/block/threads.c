@@ -1,5 +1,5 @@
 /*
- * RAM reset: doing a thing in several threads
+ * RAM reset: run a function in several threads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * RAM reset: requests that the back end of a vhost device has under way
+ * RAM reset: unfinished requests at the back end of a vhost device
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,16 +16,25 @@
 #include "system/ram-reset/block/vhost-queues.h"
 #include "system/ram-reset/trace.h"
 
-/* Waits in vain take no more than this in sum, and this part of the time */
+/*
+ * The limits for all waits that fail: this time in sum, and this part of QEMU's
+ * run time
+ */
 #define MAX_PATIENCE_NS (10 * NANOSECONDS_PER_SECOND)
 #define PATIENCE_PART   100
-/* What of the rest one wait may take; and one for what is hardly true */
+/*
+ * The part of the rest that one wait may use; and that a wait for a doubtful
+ * queue may
+ */
 #define WAIT_PART       4
 #define DOUBT_PART      100
-/* How often to ask whether a back end is there, while we wait for it */
+/*
+ * The interval for asking whether a back end is still there, while we wait for
+ * it
+ */
 #define ASK_NS          (100 * SCALE_MS)
 
-/* The second queue of each SCSI controller */
+/* The second queue of a SCSI controller */
 #define SCSI_EVENTS     1
 
 /* VhostUserInflight of the vhost-user protocol, for split rings */
@@ -96,7 +105,7 @@ static uint16_t available(const VhostQueues *q, unsigned i)
                       virtio_queue_get_avail_addr(q->vdev, queue_nr(q, i)));
 }
 
-/* As if those that are lost had been finished */
+/* The index of finished requests, with lost ones counted as finished */
 static uint16_t finished(const VhostQueues *q, unsigned i)
 {
     return read_index(q->vdev,
@@ -104,13 +113,16 @@ static uint16_t finished(const VhostQueues *q, unsigned i)
            q->lost[i];
 }
 
-/* What the back end had taken when it was started, or when it was stopped */
+/*
+ * The number of requests that the back end had taken when it was started, or
+ * stopped
+ */
 static unsigned taken(const VhostQueues *q, unsigned i)
 {
     return virtio_queue_get_last_avail_idx(q->vdev, queue_nr(q, i));
 }
 
-/* A queue cannot have more requests under way than it has entries */
+/* A queue cannot have more unfinished requests than it has entries */
 static bool has_room(const VhostQueues *q, unsigned i, uint16_t requests)
 {
     return requests <= virtio_queue_get_num(q->vdev, queue_nr(q, i));
@@ -175,7 +187,7 @@ bool vhost_queues_all_taken(const VhostQueues *q)
     return true;
 }
 
-/* Whether to wait for a queue, the device being at work */
+/* Whether to wait for a queue; the device is running */
 static bool is_awaited(const VhostQueues *q, unsigned i)
 {
     const struct vhost_inflight *region = find_region(q);
@@ -192,8 +204,9 @@ static bool is_awaited(const VhostQueues *q, unsigned i)
 }
 
 /*
- * More than what has become available since the back end was started, unless
- * the indices have wrapped around
+ * Whether there are more unfinished requests than have become available since
+ * the back end was started.  This also happens if the indices have wrapped
+ * around.
  */
 static bool is_doubtful(const VhostQueues *q, unsigned i)
 {
@@ -211,7 +224,7 @@ static bool any_awaited(const VhostQueues *q, bool and_likely)
     return false;
 }
 
-/* A question that takes an answer */
+/* Send a message that needs a reply */
 bool vhost_queues_has_backend(const VhostQueues *q)
 {
     struct vhost_dev *dev = q->logger.dev;
@@ -222,8 +235,8 @@ bool vhost_queues_has_backend(const VhostQueues *q)
 }
 
 /*
- * The guest may have been stopped before it has notified of a request.  A back
- * end that has answered twice has seen the notification.
+ * The guest may have been stopped before it notified the back end of a
+ * request.  A back end that has replied twice has seen the notification.
  */
 static void notify(const VhostQueues *q)
 {
@@ -280,7 +293,7 @@ static VhostQueuesState queue_state(const VhostQueues *q, unsigned i)
         return VHOST_QUEUES_IDLE;
     }
     if (is_packed(q)) {
-        /* Both halves are the back end's */
+        /* The back end has written both halves */
         return (now & UINT16_MAX) == now >> 16 ? VHOST_QUEUES_IDLE : busy;
     }
     if (region && has_requests(q, i)) {

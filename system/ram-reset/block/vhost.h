@@ -1,5 +1,5 @@
 /*
- * RAM reset: other processes, and the kernel, that do a device's work
+ * RAM reset: devices served by other processes, or by the kernel
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,24 +11,23 @@
 
 /*
  * QEMU starts and ends the log of a vhost device (see listeners.h) with the
- * dirty log, and merges it into that each time when the device stops, as it
- * does when the guest stops.  That is what a migration relies on.  A load needs
- * more, since QEMU and guest go on after it:
+ * dirty log.  It merges it into the dirty log each time that the device stops,
+ * as it does when the guest stops.  A migration needs no more.  A load does,
+ * since QEMU and the guest continue after it:
  *
- * - A disk's back end may answer that it has stopped while requests are under
- *   way, and write, and log, later.  So when the guest stops, and before
- *   devices do, we wait until there are no more requests, and have a look
- *   afterwards at whether that is so.
- * - One that begins when it is started, before it has been given the log, must
- *   find no request then.
+ * - A disk's back end may report that it has stopped while requests are
+ *   unfinished, and write, and log, later.  So when the guest stops, we wait
+ *   until no request is left before devices stop, and check again afterwards.
+ * - A back end that starts before it has been given the log must find no
+ *   request then.
  * - When the guest, or a lost connection, stops a device while the guest runs,
- *   nobody has waited: the log may lack what is written from then on.
- * - QEMU loses the log's bits of memory that is mapped anew under a device.
+ *   nobody has waited: the log may lack all later writes.
+ * - QEMU loses the log's bits for memory that is mapped anew under a device.
  *
- * In all these cases the next load has to be a whole one.  With the BQL held.
+ * In all these cases the next load must be a whole one.  BQL held.
  */
 
-/* Do so from now on */
+/* Watch vhost devices from now on */
 void ram_reset_watch_vhost(void);
 
 /* Whether a device may be writing to memory now, the guest being stopped */
@@ -40,7 +39,7 @@ bool ram_reset_vhost_is_busy(void);
  */
 RamResetBlockerId ram_reset_vhost_unseen(void);
 
-/* What has been written so far does not matter */
+/* Ignore all writes so far */
 void ram_reset_vhost_begin_anew(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Which pages of a RAM block are known to read as zero
+ * The map of the pages of a RAM block that are known to be zero
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

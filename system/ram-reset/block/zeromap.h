@@ -1,5 +1,5 @@
 /*
- * Which pages of a RAM block are known to read as zero
+ * The map of the pages of a RAM block that are known to be zero
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,13 +8,13 @@
 #define RAM_RESET_BLOCK_ZEROMAP_H
 
 /*
- * A page is either known to be zero or not known; there is no "known not to
- * be zero".  A new map knows nothing.  Ranges are given in bytes: marking
- * rounds inwards (only pages that the range holds whole become known),
- * forgetting and asking round outwards, so that rounding can only lose
- * knowledge.  Bytes beyond the map are never known.
+ * A page is either known to be zero or not known; there is no "known not to be
+ * zero". A new map knows nothing.  Ranges are given in bytes.  Marking rounds
+ * inwards (only whole pages of the range become known); forgetting and asking
+ * round outwards: rounding can only lose knowledge.  Bytes beyond the map are
+ * never known.
  *
- * No locking: one thread at a time may use a map.
+ * No locking: only one thread at a time may use a map.
  */
 typedef struct ZeroMap ZeroMap;
 
@@ -32,14 +32,14 @@ void zeromap_forget(ZeroMap *map, uint64_t start, uint64_t len);
 bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len);
 
 /*
- * How many bytes from @start on are known zero, but no more than @max.
+ * The number of bytes from @start on that are known zero, but at most @max.
  * @start and @max: multiples of the page size.
  */
 uint64_t zeromap_run(const ZeroMap *map, uint64_t start, uint64_t max);
 
 /*
- * How many bytes from @start on are not known, but no more than @max.  What
- * lies beyond the map is not known.  @start and @max: as above.
+ * The number of bytes from @start on that are not known, but at most @max.
+ * Bytes beyond the map are not known.  @start and @max: as above.
  */
 uint64_t zeromap_gap(const ZeroMap *map, uint64_t start, uint64_t max);
 
