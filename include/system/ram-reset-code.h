@@ -1,5 +1,5 @@
 /*
- * RAM reset: code that TCG has translated, and a load keeps
+ * RAM reset: translated code of TCG that survives a load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,11 +8,11 @@
 #define SYSTEM_RAM_RESET_CODE_H
 
 /**
- * ram_reset_keeps_code: tb-maint.c is going to flush all translated code.  If
- * that is for a load, RAM reset knows better what need not be.
+ * ram_reset_keeps_code: called when tb-maint.c is going to flush all translated
+ * code.  In a load, RAM reset knows which code is still valid.
  *
- * Returns: true if nothing is to be flushed now: it will be if it must, before
- *     any vCPU runs
+ * Returns: true if nothing must be flushed now; RAM reset flushes later if it
+ *     must, before any vCPU runs
  */
 #ifdef CONFIG_USER_ONLY
 static inline bool ram_reset_keeps_code(void)

@@ -1,5 +1,5 @@
 /*
- * RAM reset: the dirty log's names, in the releases of QEMU that differ
+ * RAM reset: differences of the dirty log between releases of QEMU
  *
  * For code of one target only, see ram-reset-compat.h.
  *
@@ -26,7 +26,7 @@
     cpu_physical_memory_test_and_clear_dirty
 #endif
 
-/* Counts what it clears since 11.0, and can note it */
+/* Since 11.0 it counts the bits that it clears, and can note them */
 #if RAM_RESET_QEMU_SINCE(11, 0)
 #define ram_reset_clear_dirty(start, length, client) \
     physical_memory_test_and_clear_dirty(start, length, client, NULL)

@@ -1,5 +1,5 @@
 /*
- * RAM reset: TCG's names, in the releases of QEMU that differ
+ * RAM reset: differences of TCG between releases of QEMU
  *
  * For code of one target only, see ram-reset-compat.h.
  *
@@ -13,9 +13,9 @@
 #include "system/ram-reset-compat.h"
 
 /*
- * Until 10.2 the flush for a load comes with each vCPU's state, and waits until
- * vCPUs run if there are several.  Since then it comes when the VM is stopped
- * to be loaded, and not at all if it is stopped already.
+ * Before 10.2 a load flushes when each vCPU's state is loaded, or when vCPUs
+ * run if there are several.  Since 10.2 it flushes when the VM is stopped for
+ * the load, and not at all if the VM is stopped already.
  */
 #define RAM_RESET_FLUSH_AT_STOP RAM_RESET_QEMU_SINCE(10, 2)
 

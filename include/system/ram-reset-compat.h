@@ -1,9 +1,8 @@
 /*
- * RAM reset: what differs between the releases of QEMU that it is built in
+ * RAM reset: differences between the supported releases of QEMU
  *
- * The code is written for the newest one.  Here older ones get the names that
- * it uses; what only code of one target may include is in
- * ram-reset-compat-dirty.h.
+ * The code is written for the newest release.  This header gives its names to
+ * older ones.  ram-reset-compat-dirty.h and -tcg.h are for code of one target.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,8 +11,8 @@
 #define SYSTEM_RAM_RESET_COMPAT_H
 
 /*
- * Release candidates of 11.1 are 11.0.90 and up, what precedes them 11.0.50.
- * There are three releases a year: 10.2 is followed by 11.0.
+ * Release candidates of 11.1 are 11.0.90 and up; the development tree before
+ * them is 11.0.50.  There are three releases a year: 10.2 is followed by 11.0.
  */
 #define RAM_RESET_QEMU_NR(major, minor) ((major) * 3 + (minor))
 #define RAM_RESET_QEMU_SINCE(major, minor) \
@@ -38,7 +37,7 @@ typedef const void RamResetClassData;
 typedef void RamResetClassData;
 #endif
 
-/* Returns what it got, to remove it again */
+/* Return the handler, so that it can be removed */
 #if RAM_RESET_QEMU_SINCE(10, 1)
 #define ram_reset_add_vm_change_state_handler(dev, cb, opaque) \
     qdev_add_vm_change_state_handler(dev, cb, NULL, opaque)
@@ -54,7 +53,7 @@ typedef void RamResetClassData;
 #include "hw/core/sysbus.h"
 #include "hw/core/vmstate-if.h"
 #include "qemu/aio.h"
-/* Is on for both sides */
+/* This is on for both sides */
 #define migration_incoming_colo_enabled() migrate_colo()
 #else
 #include "hw/boards.h"
@@ -66,7 +65,7 @@ typedef void RamResetClassData;
 #define MIG_EVENT_SETUP MIG_EVENT_PRECOPY_SETUP
 #endif
 
-/* Without what ends the VM state */
+/* This leaves out the end of the VM state */
 #if !RAM_RESET_QEMU_SINCE(11, 1)
 #define qemu_savevm_state_non_iterable(f, errp) \
     (!qemu_savevm_state_complete_precopy_non_iterable(f, true) || \
@@ -86,10 +85,10 @@ typedef void RamResetClassData;
 #endif
 
 /*
- * RAM_RESET_PREPARE_DELETE: say that a user creatable object's class calls
- * bool @function(UserCreatable *uc, Error **errp) before it deletes one, and
+ * RAM_RESET_PREPARE_DELETE: a user creatable object's class calls bool
+ * @function(UserCreatable *uc, Error **errp) before it deletes an object, and
  * ram_reset_set_prepare_delete() in class_init.  Before 11.1 QEMU drops the
- * error, and says that the object is in use.
+ * error, and reports that the object is in use.
  */
 #if RAM_RESET_QEMU_SINCE(11, 1)
 #include "qemu/base-arch-defs.h"

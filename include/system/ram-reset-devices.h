@@ -12,21 +12,18 @@
 #include "qapi/qapi-types-ram-reset.h"
 
 /*
- * A load resets all devices and loads the state of each.  If a device is, byte
- * for byte in QEMU's own memory, as it was at the end of the last load of the
- * same snapshot, it is what both would make of it, and is kept as it is.
+ * A load resets all devices and loads the state of each.  A device may be, byte
+ * for byte in QEMU's own memory, as it was after the last load of the same
+ * snapshot.  Then reset and load would not change it, and both are skipped: the
+ * device is "unchanged".
  *
  * All functions are called with the BQL held, the VM stopped and I/O drained.
  */
 
-/**
- * ram_reset_devices_copy: devices have just been loaded; remember them
- */
+/** ram_reset_devices_copy: copy all devices, which have just been loaded */
 void ram_reset_devices_copy(void);
 
-/**
- * ram_reset_devices_forget: what is remembered is of no use any more
- */
+/** ram_reset_devices_forget: drop the copy */
 void ram_reset_devices_forget(void);
 
 /**
@@ -53,35 +50,36 @@ typedef struct RamResetSections {
 } RamResetSections;
 
 /**
- * ram_reset_devices_hold: until ram_reset_devices_release(), a reset of all
- * devices leaves those alone that are what is remembered
+ * ram_reset_devices_hold: until ram_reset_devices_release(), let a reset of all
+ * devices skip the unchanged ones
  *
- * @map: the memory map is that of the snapshot, and held
+ * @map: the memory map is that of the snapshot, and frozen
  *
- * What @stream finds is remembered until ram_reset_devices_forget().
+ * Sections found by @stream are remembered until ram_reset_devices_forget().
  *
- * Returns: the number of devices that are kept
+ * Returns: the number of unchanged devices
  */
 unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream);
 
 /**
  * ram_reset_devices_complete_reset: between the reset of all devices and
- * ram_reset_devices_release(); reset in those that are not kept what neither a
- * reset clears nor each VM state has
+ * ram_reset_devices_release(), reset in the other devices the fields that
+ * neither a reset clears nor each VM state has
  */
 void ram_reset_devices_complete_reset(void);
 
 /**
  * ram_reset_devices_renew: between the reset of all devices and
- * ram_reset_devices_release(); do for those that are kept what else the reset
- * and the load would do, outside of them
+ * ram_reset_devices_release(), do for the unchanged devices what reset and load
+ * would do outside of them
  */
 void ram_reset_devices_renew(void);
 
 /**
  * ram_reset_devices_release: all devices have been reset
  *
- * Returns: false if the reset has unplugged some, which may have been kept
+ * Returns: false if the reset has unplugged some, which may have been unchanged
+ * ones
  */
 bool ram_reset_devices_release(void);
 

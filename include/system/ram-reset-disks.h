@@ -1,5 +1,5 @@
 /*
- * RAM reset: disks that snapshots leave as they are
+ * RAM reset: disks that snapshots do not include
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,13 +9,10 @@
 
 #include "block/block-io.h"
 
-/* Of disks that are not read-only; NULL in qemu-img and the like */
+/* For disks that are not read-only; NULL in programs such as qemu-img */
 extern bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
 
-/*
- * Whether a disk that was to be reverted has begun to change, since somebody
- * has made it false.  BQL.
- */
+/* Set when a load begins to revert a disk; the load clears it before. BQL. */
 extern bool ram_reset_disk_changed;
 
 /**
@@ -38,12 +35,11 @@ bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
  * ram_reset_keeps_disk: whether a snapshot for which no disks have been named
  * leaves @bs as it is
  *
- * So it is for disks that are read-only.  With a ram-reset object, it is also
- * for those that keep-disks= names, and for flashes: what they hold is a part
- * of the VM state, and the device writes it to its file when the VM runs after
- * a load.
+ * Read-only disks are excluded.  With a ram-reset object, so are the disks in
+ * keep-disks=, and flashes: their content is a part of the VM state, and the
+ * device writes it to its file when the VM runs after a load.
  *
- * With the BQL and the graph's read lock held.
+ * The BQL and the graph's read lock are held.
  */
 static inline bool ram_reset_keeps_disk(BlockDriverState *bs)
 {

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what is going on, for those who must not take time to ask
+ * RAM reset: flags for callers that cannot afford a function call
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,34 +8,33 @@
 #define SYSTEM_RAM_RESET_FLAGS_H
 
 /**
- * RamResetFlags: all are false as long as there has been no ram-reset object,
- * and no savevm or migration
+ * RamResetFlags: all are false while there has been no ram-reset object, and no
+ * savevm or migration
  *
- * @running: From ram_reset_begin() to ram_reset_finish(), which set it, with
- *     the BQL held; so is it read, by what loads RAM and by auto.c.
+ * @running: A reset runs: ram_reset_begin() sets it, ram_reset_finish() clears
+ *     it.  Code that loads RAM and auto.c read it.  BQL held.
  *
- * @tracking: What is written to is known, see ram_reset_take_baseline().
- *     tracking.c sets it, with the BQL held; who discards memory or ends a DMA
- *     mapping reads it, in any thread.  Atomic.
+ * @tracking: Writes are tracked, see ram_reset_take_baseline().  tracking.c
+ *     sets it, with the BQL held; code that discards memory or ends a mapping
+ *     reads it, in any thread.  Atomic.
  *
- * @noting: DMA mappings are noted.  mappings.c sets it, with the BQL held; who
- *     begins or ends one reads it, in any thread.  Atomic.
+ * @noting: DMA mappings are noted.  mappings.c sets it, with the BQL held; code
+ *     that begins or ends a mapping reads it, in any thread.  Atomic.
  *
  * @any_mapped: RAM is mapped from a template, see ram_reset_template_load().
- *     overlay-map.c sets it, under its lock; who discards memory reads it, in
- *     any thread, and ram_reset_begin().  Atomic.
+ *     overlay-map.c sets it, under its lock; ram_reset_begin() reads it, and so
+ *     does code that discards memory, in any thread.  Atomic.
  *
- * @dirty_bits_taken: Somebody else has cleared bits of the dirty log since the
+ * @dirty_bits_taken: Another user has cleared bits of the dirty log since the
  *     baseline was taken.  ram_reset_save_sync() sets it, in any thread;
  *     rewind.c clears and reads it, with the BQL held.  Atomic.
  *
  * @saving: savevm saves RAM, so that nobody writes to it.  migration/
- *     ram-reset-save.c sets it, in the thread that saves; who saves RAM reads
- *     it, in any thread.  Atomic.
+ *     ram-reset-save.c sets it, in the thread that saves; code that saves RAM
+ *     reads it, in any thread.  Atomic.
  *
- * @roms_stay: A system reset need not write ROMs to memory, a rewind restores
- *     it.  migration/ram-reset-devices.c sets it, with the BQL held; so is it
- *     read.
+ * @roms_stay: A system reset need not write ROMs to memory, since a rewind
+ *     restores it.  migration/ram-reset-devices.c sets it.  BQL held.
  */
 typedef struct RamResetFlags {
     bool running, tracking, noting, any_mapped, dirty_bits_taken, saving,

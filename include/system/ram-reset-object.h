@@ -13,7 +13,7 @@
 #include "qom/object.h"
 
 /*
- * A ram-reset object names a strategy, its QOM type, for making RAM blocks
+ * The QOM type of a ram-reset object is its strategy for making RAM blocks
  * zero.
  */
 
@@ -32,51 +32,50 @@ typedef struct RamResetBlock RamResetBlock;
  * RamResetClass: one strategy
  *
  * All methods are called with the BQL held.  @supports and @zero get the object
- * that covers @blk as @rr, which need not be of this class: a strategy may
- * leave the work to others, as ram-reset-auto does.  So they look at what any
- * RamReset has; one that needs an object of its own class checks for that in
+ * that covers @blk as @rr, which may be of another class: a strategy may
+ * delegate to others, as ram-reset-auto does.  So they only use members of
+ * RamReset; a strategy that needs an object of its own class checks for that in
  * @supports.  All other methods get an object of this class.
  *
  * @supports: Whether this strategy can make @blk zero.  Called by
- *     ram_reset_begin() at every load, since the answer may change (memory
+ *     ram_reset_begin() at every load, since the result may change (memory
  *     pinned by a new device, a file written to).  Must change nothing.
  *     False with @errp set to the reason, a sentence for query-ram-reset;
  *     the block is then cleared in place.
  *
- * @late: The strategy keeps pages, so that what the snapshot overwrites need
- *     not be zero before.  @zero is then called when RAM has been loaded, and
- *     leaves alone all pages that are not in @blk->known any more.  Where the
- *     caller does not notify us of all pages, or nothing can be known, it is
- *     called before all the same.
+ * @late: The strategy does not discard pages, so that pages which the snapshot
+ *     overwrites need not be zero before.  @zero is then called when RAM has
+ *     been loaded, and skips all pages that are not in @blk->known any more.
+ *     If the caller does not notify us of all pages, or nothing can be known,
+ *     @zero is called before the load all the same.
  *
  * @discards: @zero takes any range of pages, and leaves them without memory.
  *
- * @locks_file: A block's file is locked by the object, so that nobody else uses
- *     it.
+ * @locks_file: The object locks a block's file, so that nobody else uses it.
  *
- * @zero: Make [@start, @start + @len) of @blk zero and add what was done to
+ * @zero: Make [@start, @start + @len) of @blk zero and add the work done to
  *     @blk->info's counters.  @start and @len are multiples of the block's
  *     page size, except that the range may end at its used_length.
  *     Called only for blocks that @supports accepted, and then once a load,
  *     or for some parts of them.
  *     0, or -errno: the range is then cleared in place.
  *
- * @plan: For strategies that leave the work to others: fill in @blk->parts, and
+ * @plan: For strategies that delegate to others: fill in @blk->parts, and
  *     the strategy and reason in @blk->info.  Called after @supports, at every
- *     load.  May be NULL, and then @zero must not be.
+ *     load.  May be NULL; then @zero must not be.
  *
- * @loaded: A snapshot has been loaded, and @blk is what @plan and the load have
- *     made of it.  May be NULL.
+ * @loaded: A snapshot has been loaded, and @blk is the result of @plan and the
+ *     load.  May be NULL.
  *
- * @check: Whether @rr's properties go together; called when the object is
+ * @check: Whether @rr's properties are consistent; called when the object is
  *     made, and when the machine is.  May be NULL.
  *
- * @machine_ready: The machine has been made, with all the RAM that it has to
- *     begin with.  May be NULL.
+ * @machine_ready: The machine has been made, with its initial RAM.  May be
+ *     NULL.
  *
- * @memdev_comes_later: The memory backend is to be made after the object.
+ * @memdev_comes_later: The memory backend must be made after the object.
  *
- * @query: Add to @info what there is to say of @rr alone.  May be NULL.
+ * @query: Add to @info what is special to this class.  May be NULL.
  */
 struct RamResetClass {
     ObjectClass parent_class;
@@ -97,16 +96,16 @@ struct RamResetClass {
  * @memdev: id of the one memory backend to reset; NULL for every block that
  *     no other object covers by name
  * @verify: compare RAM with the snapshot after each load
- * @rewind: keep what a snapshot has, to undo only what has changed since
- * @rewind_limit: bytes to keep for all blocks, at most; 0: as many as it takes
- * @template_dir: path of the directory where templates are kept; NULL for none
+ * @rewind: keep a copy of the snapshot's RAM, to undo only what has changed
+ * @rewind_limit: largest size of that copy for all blocks in bytes; 0: no limit
+ * @template_dir: path of the directory for templates; NULL for none
  * @template_fd: that directory; -1 if there is none
- * @template_limit: bytes that all templates there may have; 0: half of the file
- *     system
+ * @template_limit: size that all templates there may have in bytes; 0: half of
+ *     the file system
  * @new_vmgenid: give the VM a new generation ID with each load
  * @load_unchanged: load also devices that are as the snapshot has them
  * @threads: for clearing in place; 0: one per host CPU, at most 8
- * @keep_disks: names of disks that snapshots leave as they are
+ * @keep_disks: names of disks that snapshots exclude
  * @completed: memdev has been checked and cannot be set any more
  * @warned: a failure of the strategy has been reported
  * @machine_done: calls @machine_ready of the class

@@ -1,5 +1,5 @@
 /*
- * RAM reset: going back by undoing what has changed
+ * RAM reset: restore RAM by undoing its changes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,19 +10,19 @@
 #include "system/ram-reset-load.h"
 
 /*
- * For objects with rewind=on.  Whoever knows that RAM is what a snapshot has
- * calls ram_reset_take_baseline().  When RAM is to be that once more and there
- * is no blocker, ram_reset_rewind() takes the place of ram_reset_begin() and of
- * all of the loading, and ram_reset_finish() follows.
+ * For objects with rewind=on.  A caller that knows that RAM is equal to a
+ * snapshot calls ram_reset_take_baseline().  To load that snapshot again, if
+ * there is no blocker, it calls ram_reset_rewind() in place of
+ * ram_reset_begin() and of all loading; ram_reset_finish() follows.
  *
  * All functions are called with the BQL held.
  */
 
 /**
- * ram_reset_slots_change: tell that a load begins or has ended to remap memory
+ * ram_reset_slots_change: report that a load begins or ends to remap memory
  *
- * @change: it begins.  Guest RAM is then not to be cleared in any dirty log but
- * by ram_reset_rewind(), and vCPUs are stopped, until it has ended.
+ * @change: it begins.  Until it ends, vCPUs are stopped, and only
+ * ram_reset_rewind() may clear guest RAM in any dirty log.
  */
 void ram_reset_slots_change(bool change);
 
@@ -42,13 +42,14 @@ bool ram_reset_unchanged_devices_wanted(void);
  * now on
  *
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
- *     or will map it anew
+ *     or will map it again
  *
- * vCPUs stopped, I/O drained; between ram_reset_complete_zeroing() and
- * ram_reset_finish(), or outside of a reset.  The baseline before it is lost.
+ * vCPUs are stopped, I/O drained.  Call this between
+ * ram_reset_complete_zeroing() and ram_reset_finish(), or outside of a reset.
+ * The previous baseline is lost.
  *
- * Returns: false if no object wants it, or if it is impossible, which is warned
- *     of once
+ * Returns: false if no object requests it, or if it is impossible, which is
+ * warned of once
  */
 bool ram_reset_take_baseline(bool loaded);
 
@@ -71,57 +72,58 @@ void ram_reset_block_baseline(RamResetBlockerId why);
 void ram_reset_stop_tracking(void);
 
 /**
- * ram_reset_rewind_blocker: why ram_reset_rewind() must not be called
+ * ram_reset_rewind_blocker: the reason why ram_reset_rewind() must not be
+ * called
  *
  * Returns: NULL if it may be, otherwise a blocker, valid until the next call
  */
 const RamResetBlocker *ram_reset_rewind_blocker(void);
 
 /**
- * ram_reset_rewind: make RAM what the baseline has
+ * ram_reset_rewind: make RAM equal to the baseline
  *
  * As for ram_reset_begin(), but all is done at once.
  */
 void ram_reset_rewind(void);
 
 /**
- * ram_reset_map_copy: the memory map of now, which is that of a snapshot
+ * ram_reset_map_copy: copy the current memory map, which is that of a snapshot
  *
  * Returns: an array for ram_reset_map_freeze(), owned by the caller
  */
 GArray *ram_reset_map_copy(void);
 
 /**
- * ram_reset_map_freeze: a snapshot is going to be loaded whose memory map is
- * @map.  If the map of now is the same, it stays so, whatever devices do, until
- * ram_reset_map_thaw().
+ * ram_reset_map_freeze: freeze the memory map if it equals @map, the map of the
+ * snapshot that is going to be loaded.  It then does not change, whatever
+ * devices do, until ram_reset_map_thaw().
  *
- * @map: of ram_reset_map_copy(); NULL if it is not known
+ * @map: from ram_reset_map_copy(); NULL if it is not known
  *
- * vCPUs stopped, I/O drained, devices not yet reset.
+ * vCPUs are stopped, I/O drained, devices not yet reset.
  *
- * Returns: whether it is frozen
+ * Returns: whether the map is frozen
  */
 bool ram_reset_map_freeze(const GArray *map);
 
 /**
- * ram_reset_map_thaw: the memory map becomes what devices have made of it
+ * ram_reset_map_thaw: thaw the memory map: changes by devices take effect
  */
 void ram_reset_map_thaw(void);
 
 /**
  * ram_reset_code_release: a load is over, or ram_reset_rewind() is given up
  *
- * @kept: what TCG has translated may be kept, other than of what
- *     ram_reset_rewind() has put back: RAM is as it has left it.  Else all is
+ * @kept: translated code stays valid, except that of pages restored by
+ *     ram_reset_rewind(), since nothing else has changed RAM.  Otherwise all is
  *     dropped, if QEMU has not done so.
  * @loaded: the load has succeeded, vCPUs' states are loaded
  */
 void ram_reset_code_release(bool kept, bool loaded);
 
 /**
- * ram_reset_query_rewind: what there is to say of the baseline, owned by the
- * caller; NULL unless an object has rewind=on
+ * ram_reset_query_rewind: a description of the baseline, owned by the caller;
+ * NULL unless an object has rewind=on
  */
 RamResetRewindInfo *ram_reset_query_rewind(void);
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: files with RAM in them
+ * RAM reset: files with the RAM of a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,81 +10,81 @@
 #include "system/ram-reset-load.h"
 
 /*
- * For objects with template-dir=: a template is a file that has RAM as a
- * snapshot has it, for any QEMU to load it without reading the snapshot.
- * Callers say which one by an identity: a text that is the same only if all of
- * RAM is.
+ * For objects with template-dir=. A template is a file with the RAM of a
+ * snapshot, which any QEMU can load without reading the snapshot.  A template
+ * is named by its identity: a text that is equal only if all of RAM is equal.
  *
  * All functions are called with the BQL held, those that look at RAM with vCPUs
  * stopped and I/O drained.
  */
 
 /**
- * ram_reset_templates_wanted: whether any object has a directory for them
+ * ram_reset_templates_wanted: whether any object has a directory for templates
  */
 bool ram_reset_templates_wanted(void);
 
 /**
  * ram_reset_template_find: open the template for @identity
  *
- * @note: set to what ram_reset_template_make() was given
+ * @note: set to the number given to ram_reset_template_make()
  *
- * Returns: false if there is none that fits; query-ram-reset then says why, and
- *     if it is damaged or of other RAM that is warned of
+ * Returns: false if none fits. query-ram-reset then reports the reason.  A
+ * damaged template, or one of other RAM, is warned of
  */
 bool ram_reset_template_find(const char *identity, int64_t *note);
 
 /**
- * ram_reset_template_load: make RAM what the template has that was found
+ * ram_reset_template_load: fill RAM from the template that was found
  *
- * Takes the place of ram_reset_begin(), and of all of the loading.
+ * This replaces ram_reset_begin(), and all loading of RAM.
  *
- * Returns: false if RAM has to be loaded all the same, which may go on as
- *     after ram_reset_begin()
+ * Returns: false if RAM must be loaded all the same, which may continue as
+ * after ram_reset_begin()
  */
 bool ram_reset_template_load(void);
 
 /**
- * ram_reset_template_make: write a template of what RAM has now
+ * ram_reset_template_make: write a template of the current RAM
  *
- * @note: to be given to whoever finds it
+ * @note: a number that ram_reset_template_find() returns
  * @loaded: RAM was loaded, not saved; then templates that have not been used
- *     lately may go for it, otherwise those that this QEMU has saved
+ *     lately may be removed for it, otherwise those that this QEMU has saved
  *
- * Between ram_reset_complete_zeroing() and ram_reset_finish(), or outside of a
- * reset.  A failure is warned of, see warning.h.  The baseline that
- * ram_reset_take_baseline() takes afterwards is this file.
+ * Call this between ram_reset_complete_zeroing() and ram_reset_finish(), or
+ * outside of a reset.  A failure is warned of, see warning.h.  A later
+ * ram_reset_take_baseline() uses this file as the baseline.
  */
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded);
 
 /**
- * ram_reset_has_template: whether RAM is what a template has, loaded or made
+ * ram_reset_has_template: whether RAM has been loaded from, or written to, a
+ * template
  */
 bool ram_reset_has_template(void);
 
 /**
- * ram_reset_template_path: of that file, or of one of no use; to be freed
+ * ram_reset_template_path: the path of that file, or of an unusable one; to be
+ * freed
  */
 char *ram_reset_template_path(void);
 
 /**
- * ram_reset_template_remove: the template is not what the snapshot has
+ * ram_reset_template_remove: the template differs from the snapshot
  *
  * Its file is removed, which is warned of.  @why: a sentence
  */
 void ram_reset_template_remove(const char *why);
 
 /**
- * ram_reset_template_retire: the snapshot of that identity goes, or has gone
+ * ram_reset_template_retire: the snapshot of @identity is being deleted, or has
+ * been
  *
- * Its template goes with it, unless another process uses that, which may be for
- * a copy of the snapshot.  Who has it mapped goes on with it.
+ * This removes its template, unless another process uses it, perhaps for a copy
+ * of the snapshot.  A process that has it mapped can continue to use it.
  */
 void ram_reset_template_retire(const char *identity);
 
-/**
- * ram_reset_template_close: RAM is not any template's any more
- */
+/** ram_reset_template_close: RAM is not equal to any template any more */
 void ram_reset_template_close(void);
 
 /**

@@ -1,9 +1,9 @@
 /*
- * Pluggable RAM reset: what QEMU's own files call
+ * Pluggable RAM reset: functions called by QEMU's own files
  *
- * All else is in headers of its own: ram-reset-load.h makes RAM zero when a
- * snapshot is loaded, ram-reset-rewind.h takes it back, ram-reset-template.h
- * has files with RAM in them, ram-reset-object.h the contract of a strategy.
+ * Other headers: ram-reset-load.h makes RAM zero when a snapshot is loaded,
+ * ram-reset-rewind.h undoes changes of RAM, ram-reset-template.h is for files
+ * with RAM, ram-reset-object.h has the contract of a strategy.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,24 +14,25 @@
 #include "system/hostmem.h"
 #include "system/ram-reset-flags.h"
 
-/* vl.c and hostmem.c, with the BQL held */
+/* Called by vl.c and hostmem.c, with the BQL held */
 
 /**
  * ram_reset_expect_load: a snapshot will be loaded as soon as the machine is
- * made (-loadvm), so that RAM need not be cleared before.  Called before it is.
+ * made (-loadvm), so that RAM need not be cleared before.  Called before the
+ * machine is made.
  */
 void ram_reset_expect_load(void);
 
 /**
- * ram_reset_backend_alloc: have @alloc map @backend's memory
+ * ram_reset_backend_alloc: map @backend's memory by @alloc
  *
- * If a ram-reset-hugefile object names @backend, its file is taken before:
- * locked, and removed, made or reused as the object's unlink= says.  When it
- * has been mapped, bytes of an earlier run are cleared, unless a load is
+ * If a ram-reset-hugefile object names @backend, its file is claimed first: it
+ * is locked, and removed, made or reused as the object's unlink= says.  After
+ * it has been mapped, bytes of an earlier run are cleared, unless a load is
  * expected.
  *
  * Returns: false with @errp set if @alloc has failed, or if the file cannot
- *     be used in that way; it has been let go of then
+ *     be used in that way; the file has been released then
  */
 bool ram_reset_backend_alloc(HostMemoryBackend *backend,
                              bool (*alloc)(HostMemoryBackend *backend,
@@ -68,11 +69,11 @@ extern QTAILQ_HEAD(MemoryListeners, MemoryListener) memory_listeners;
 bool ram_reset_do_known_zero(const void *host, size_t size);
 
 /**
- * ram_reset_known_zero: whether [@host, @host + @size) is zero, or will be
- * when ram_reset_complete_zeroing() returns if the caller does not write there
+ * ram_reset_known_zero: whether [@host, @host + @size) is zero, or will be zero
+ * after ram_reset_complete_zeroing() if the caller does not write there
  *
- * False unless it is certain; always false outside begin and finish.
- * Memory for which the answer is true has not been touched to find out.
+ * False unless it is certain; always false outside begin and finish.  If true,
+ * the memory was not touched to find out.
  */
 static inline bool ram_reset_known_zero(const void *host, size_t size)
 {
@@ -80,7 +81,10 @@ static inline bool ram_reset_known_zero(const void *host, size_t size)
            ram_reset_do_known_zero(host, size);
 }
 
-/* physmem.c: any time, in any thread; @start and @len are bytes of a block */
+/*
+ * Called by physmem.c at any time, in any thread; @start and @len are bytes of
+ * a block
+ */
 
 void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len);
 uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
@@ -89,8 +93,7 @@ void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len);
 bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len);
 
 /**
- * ram_reset_dma_map: somebody maps a range of @rb, to access it through a
- * pointer
+ * ram_reset_dma_map: a range of @rb is mapped, to be accessed through a pointer
  *
  * If @is_write, ram_reset_dma_unmap() follows with the same @start.
  */
@@ -103,11 +106,11 @@ static inline void ram_reset_dma_map(RAMBlock *rb, uint64_t start,
 }
 
 /**
- * ram_reset_dma_unmap: what was mapped to be written to is unmapped
+ * ram_reset_dma_unmap: a range that was mapped for writing is unmapped
  *
  * @len: of the mapping
- * @access_len: what its user says it has written; set to how much of the
- *     mapping counts as written to
+ * @access_len: the length that the user reports as written; set to the length
+ *     that counts as written to
  */
 static inline void ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
                                        uint64_t len, uint64_t *access_len)
@@ -119,10 +122,10 @@ static inline void ram_reset_dma_unmap(RAMBlock *rb, uint64_t start,
 
 /**
  * ram_reset_discard: a range of @rb, page aligned, is going to be discarded,
- * other than by a reset
+ * but not by a reset
  *
- * Returns: true if that has been done, since to discard what is mapped from a
- *     template would not make it zero
+ * Returns: true if this function has discarded it, since discarding memory that
+ *     is mapped from a template would not make it zero
  */
 static inline bool ram_reset_discard(RAMBlock *rb, uint64_t start,
                                      uint64_t len)

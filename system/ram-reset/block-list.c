@@ -1,5 +1,5 @@
 /*
- * RAM reset: all RAM blocks that a snapshot has
+ * RAM reset: the list of all RAM blocks that a snapshot has
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,7 +18,7 @@ static struct {
     unsigned users;
 } listed;
 
-/* The object named for @rb's backend, else the one that takes every block */
+/* The object that names @rb's backend, else the one that covers every block */
 static RamReset *find_owner(RAMBlock *rb, GPtrArray *objs)
 {
     const char *memdev = ram_reset_block_memdev(rb);

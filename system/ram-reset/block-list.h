@@ -1,5 +1,5 @@
 /*
- * RAM reset: all RAM blocks that a snapshot has
+ * RAM reset: the list of all RAM blocks that a snapshot has
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 /**
  * RamResetBlockList: all migratable blocks, in QEMU's order
  *
- * @bytes: that they have together
+ * @bytes: size of all blocks together
  */
 typedef struct RamResetBlockList {
     RamResetBlock *blocks;
@@ -21,20 +21,20 @@ typedef struct RamResetBlockList {
 } RamResetBlockList;
 
 /*
- * There is one list at most, which this makes, or adds a reference to: in the
- * course of a reset it is the reset's, with its plan and what is known of each
- * block.  Otherwise blocks have neither, and @info is thrown away.  BQL held.
+ * There is at most one list.  This makes it, or adds a reference to it.  During
+ * a reset it is the reset's, with its plan and what is known of each block.
+ * Otherwise blocks have neither, and @info is thrown away.  BQL held.
  *
- * Blocks are held as long as there is a reference: the BQL may be released
- * between, as it is to synchronize a dirty ring, and memory that is unplugged
- * goes when RCU's thread gets it.
+ * A reference keeps the blocks alive.  The BQL may be released meanwhile, for
+ * instance to synchronize a dirty ring, and memory that is unplugged is freed
+ * when RCU's thread gets the BQL.
  */
 RamResetBlockList *ram_reset_list_blocks(void);
 void ram_reset_block_list_unref(RamResetBlockList *list);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RamResetBlockList, ram_reset_block_list_unref)
 
-/* Whether there is one */
+/* Whether there is a list */
 bool ram_reset_blocks_are_listed(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: disks that snapshots leave as they are
+ * RAM reset: disks that snapshots do not include
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,7 +19,7 @@
 
 /*
  * @name: of a block node, of a -drive, or of the device that has the disk.
- * Returns: whether there is such a thing; *@bs is NULL if it has no medium
+ * Returns whether there is such a disk; *@bs is NULL if it has no medium
  */
 static bool find_disk(const char *name, BlockDriverState **bs)
 {
@@ -31,7 +31,7 @@ static bool find_disk(const char *name, BlockDriverState **bs)
     return blk || *bs;
 }
 
-/* Whether @name is the one of @bs, or of what @bs keeps its data in */
+/* Whether @name is the name of @bs, or of a node below it with its data */
 static bool GRAPH_RDLOCK is_named(BlockDriverState *bs, const char *name)
 {
     BlockDriverState *named;
@@ -82,10 +82,11 @@ static bool GRAPH_RDLOCK has_vm_state(BlockDriverState *bs)
 }
 
 /*
- * All that a flash holds is in a RAM block, which is migrated, and the device
- * writes it to its file when the VM runs after a load.  But flashes come first,
- * so that QEMU puts the VM state into one that can have snapshots, or looks for
- * it there.  It may have done so before there was an object.
+ * The content of a flash is in a RAM block, which is migrated; the device
+ * writes it to its file when the VM runs after a load.  But flashes come first
+ * among disks, so that QEMU stores the VM state in a flash that can have
+ * snapshots, or searches it there.  It may have done so before there was an
+ * object.
  */
 static bool GRAPH_RDLOCK is_in_vm_state(BlockDriverState *bs)
 {
@@ -111,7 +112,7 @@ static bool check_names(RamReset *rr, const strList *names, Error **errp)
 
     for (; names; names = names->next) {
         if (!find_disk(names->value, &bs)) {
-            ram_reset_error(rr, errp, "keep-disks names '%s', and there is no "
+            ram_reset_error(rr, errp, "keep-disks names '%s', but there is no "
                             "such disk", names->value);
             error_append_hint(errp, "Give the node-name= or id= of a disk, see "
                               "'info block', or the id= of its device.\n");
@@ -156,5 +157,5 @@ void ram_reset_add_keep_disks(ObjectClass *oc)
     object_class_property_add(oc, "keep-disks", "strList", get_keep_disks,
                               set_keep_disks, NULL, NULL);
     object_class_property_set_description(oc, "keep-disks",
-        "Disks that savevm and loadvm leave as they are");
+        "Disks that savevm and loadvm do not change");
 }

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what is going on, for those who must not take time to ask
+ * RAM reset: flags for callers that cannot afford a function call
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -58,7 +58,7 @@ static bool check_memdev(RamReset *rr, Error **errp)
     return true;
 }
 
-/* It is there when the machine is made, or never */
+/* A vmgenid device exists when the machine is made, or never */
 static bool check_vmgenid(RamReset *rr, bool wanted, Error **errp)
 {
     ERRP_GUARD();
@@ -109,7 +109,7 @@ static bool is_same_dir(int a, int b)
            st.st_dev == other.st_dev && st.st_ino == other.st_ino;
 }
 
-/* All objects that have a template-dir= have the same */
+/* All objects with a template-dir= must have the same one */
 static bool check_template_dir(RamReset *rr, Error **errp)
 {
     ERRP_GUARD();
@@ -125,14 +125,14 @@ static bool check_template_dir(RamReset *rr, Error **errp)
         error_setg(errp, "RAM reset objects '%s' and '%s' have different "
                    "template-dir=, '%s' and '%s'", ram_reset_id(other),
                    ram_reset_id(rr), other->template_dir, rr->template_dir);
-        error_append_hint(errp, "Templates are of all RAM: give one object a "
-                          "template-dir=, or all the same.\n");
+        error_append_hint(errp, "A template has all RAM: give one object a "
+                          "template-dir=, or the same one to all.\n");
         return false;
     }
     return true;
 }
 
-/* Memory backends and their use as RAM are made after objects like this */
+/* Memory backends and their use as RAM are made after these objects */
 static void ram_reset_machine_done(Notifier *notifier, void *data)
 {
     RamReset *rr = container_of(notifier, RamReset, machine_done);
@@ -182,7 +182,7 @@ static bool is_fixed(RamReset *rr, const char *name, Error **errp)
     if (rr->completed) {
         error_setg(errp, "cannot change property '%s' of %s '%s'", name,
                    object_get_typename(OBJECT(rr)), ram_reset_id(rr));
-        error_append_hint(errp, "Delete the object and add it anew.\n");
+        error_append_hint(errp, "Delete the object and add it again.\n");
     }
     return rr->completed;
 }
@@ -351,12 +351,12 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
     object_class_property_add_bool(oc, "rewind", ram_reset_get_rewind,
                                    ram_reset_set_rewind);
     object_class_property_set_description(oc, "rewind",
-        "Keep a copy of what a snapshot has, and undo only what has changed");
+        "Keep a copy of the snapshot's RAM, and undo only what has changed");
     object_class_property_add(oc, "rewind-limit", "size",
                               ram_reset_get_rewind_limit,
                               ram_reset_set_rewind_limit, NULL, NULL);
     object_class_property_set_description(oc, "rewind-limit",
-        "How many bytes to keep for that at most; 0 means no limit");
+        "Largest size of that copy in bytes; 0 means no limit");
     object_class_property_add_str(oc, "template-dir",
                                   ram_reset_get_template_dir,
                                   ram_reset_set_template_dir);
@@ -366,12 +366,12 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
                               ram_reset_get_template_limit,
                               ram_reset_set_template_limit, NULL, NULL);
     object_class_property_set_description(oc, "template-limit",
-        "How many bytes those may have; 0 means half of the file system");
+        "Limit for the size of these files; 0 means half of the file system");
     object_class_property_add_bool(oc, "new-vmgenid",
                                    ram_reset_get_new_vmgenid,
                                    ram_reset_set_new_vmgenid);
     object_class_property_set_description(oc, "new-vmgenid",
-        "Give the VM a new generation ID with each load, by its vmgenid");
+        "Give the VM a new generation ID with each load (vmgenid device)");
     object_class_property_add(oc, "threads", "uint32", ram_reset_get_threads,
                               ram_reset_set_threads, NULL, NULL);
     object_class_property_set_description(oc, "threads",

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what the user has asked for
+ * RAM reset: the options that the user has set
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -75,7 +75,7 @@ const char *ram_reset_strategy_name(RamResetClass *rrc)
     return type + strlen(TYPE_RAM_RESET "-");
 }
 
-/* The first object that @wants; NULL if none does */
+/* The first object for which @wants returns true, or NULL */
 static RamReset *find_object(bool (*wants)(const RamReset *rr))
 {
     g_autoptr(GPtrArray) objs = ram_reset_objects();

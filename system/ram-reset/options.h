@@ -1,5 +1,5 @@
 /*
- * RAM reset: what the user has asked for
+ * RAM reset: the options that the user has set
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,23 +9,23 @@
 
 #include "system/ram-reset-object.h"
 
-/* BQL held, other than for ram_reset_add_options_notifier() */
+/* BQL held, except for ram_reset_add_options_notifier() */
 
 /* Whether ram_reset_expect_load() has been called */
 bool ram_reset_load_is_expected(void);
 
-/* Every RamReset below /objects; free with g_ptr_array_unref() */
+/* All RamReset objects below /objects; free with g_ptr_array_unref() */
 GPtrArray *ram_reset_objects(void);
 
-/* Below /objects; valid as long as @rr is */
+/* The id below /objects; valid as long as @rr is */
 const char *ram_reset_id(RamReset *rr);
 
-/* How many threads may clear memory for @rr, at least 1 */
+/* Number of threads that may clear memory for @rr, at least 1 */
 unsigned ram_reset_threads(RamReset *rr);
 
 /*
- * The object whose directory templates are in, NULL if none has one: all that
- * have a template-dir= have the same.
+ * An object with a directory for templates, or NULL: all that have a
+ * template-dir= have the same.
  */
 RamReset *ram_reset_template_object(void);
 
@@ -36,8 +36,8 @@ void ram_reset_add_unchanged_devices(ObjectClass *oc);
 void ram_reset_warn_of_idle_limits(RamReset *rr);
 
 /*
- * What the most modest object grants: the smallest of what @limit gives for
- * each of them.  0 stands for no limit, or for an object that does not matter.
+ * The smallest limit: @limit returns that of each object, 0 for no limit or if
+ * the object does not count.
  */
 uint64_t ram_reset_smallest_limit(uint64_t (*limit)(const RamReset *rr));
 
@@ -48,16 +48,16 @@ RamResetClass *ram_reset_class(const char *type);
 const char *ram_reset_strategy_name(RamResetClass *rrc);
 
 /*
- * Have @n called whenever objects come or go, or want another rewind= or
- * rewind-limit=.  Its data is the RamReset that has come or changed; NULL if
- * one goes, and then objects must not be looked at, QEMU may be at its end.  To
- * be called while there is one thread, by type_init().
+ * Call @n whenever an object is added or removed, or changes rewind= or
+ * rewind-limit=. Its data is the RamReset that was added or changed.  It is
+ * NULL if one is removed; then objects must not be accessed, since QEMU may be
+ * exiting.  Call this while there is only one thread, by type_init().
  */
 void ram_reset_add_options_notifier(Notifier *n);
 
 /*
- * To be called when that is so.  @more: how many more objects than before have
- * rewind=on, which may be -1
+ * Call the notifiers.  @more: change of the number of objects with rewind=on,
+ * which may be -1
  */
 void ram_reset_options_changed(RamReset *rr, int more);
 

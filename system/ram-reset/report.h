@@ -1,5 +1,5 @@
 /*
- * RAM reset: what is said in the name of an object
+ * RAM reset: errors and warnings that name an object
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 #include "qemu/error-report.h"
 #include "system/ram-reset/options.h"
 
-/* All begin with the type and id of @rr: "ram-reset-auto 'rr0': ..." */
+/* Each text begins with the type and id of @rr: "ram-reset-auto 'rr0': ..." */
 
 /* As error_setg() */
 #define ram_reset_error(rr, errp, fmt, ...) \

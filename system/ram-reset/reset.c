@@ -19,14 +19,17 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/trace.h"
 
-/* What query-ram-reset has for clearing in place, whoever asks for that */
+/*
+ * The strategy that query-ram-reset reports for clearing in place, whichever
+ * object requests it
+ */
 #define IN_PLACE "memset"
 
 /* Protected by the BQL */
 static struct {
-    RamResetBlockList *list;    /* of the reset under way, or NULL */
-    unsigned last;              /* where the last lookup ended */
-    bool all_notified;          /* of what is loaded */
+    RamResetBlockList *list;    /* of the current reset, or NULL */
+    unsigned last;              /* where the last search ended */
+    bool all_notified;          /* of all pages that are loaded */
     uint64_t fallbacks;
 } reset;
 
@@ -35,7 +38,7 @@ static int64_t now(void)
     return get_clock();
 }
 
-/* Of a part, by which it is made zero */
+/* The name of the strategy of a part */
 static const char *strategy_name(RamResetClass *rrc)
 {
     return rrc ? ram_reset_strategy_name(rrc) : IN_PLACE;
@@ -136,7 +139,9 @@ static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
 {
     ram_reset_note_fallback(blk, strategy_name(part->strategy), ret);
     part->strategy = NULL;
-    /* Some of it may be gone, and to look at it would bring it back */
+    /*
+     * Some of it may be discarded already; reading it would populate it again
+     */
     g_clear_pointer(&blk->data, g_array_unref);
     if (blk->parts->len == 1) {
         g_free(blk->info->strategy);
@@ -144,7 +149,7 @@ static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
     }
 }
 
-/* By its strategy, which it has not if that has failed */
+/* Use the strategy of @part; drop the strategy if it fails */
 static void try_strategy(RamResetBlock *blk, RamResetPart *part)
 {
     uint64_t zeroed = blk->info->zeroed_bytes;
@@ -174,13 +179,16 @@ static void zero_part(RamResetBlock *blk, RamResetPart *part)
                            part->start, blk->info->zeroed_bytes - zeroed);
 }
 
-/* To clear in place can wait */
+/* Clearing in place can wait */
 static bool is_late(const RamResetPart *part)
 {
     return !part->strategy || part->strategy->late;
 }
 
-/* Make those parts zero that are not, and cannot wait or need @all not to */
+/*
+ * Zero all parts that are not zero yet; unless @all, leave those whose strategy
+ * is late
+ */
 static void zero_parts(RamResetBlock *blk, bool all)
 {
     int64_t before = now();
@@ -198,9 +206,9 @@ static void zero_parts(RamResetBlock *blk, bool all)
 }
 
 /*
- * For a late strategy "known zero" means: will be, unless the page is loaded.
- * A private mapping that shows what is loaded into a shared one of the same
- * file cannot wait, and nothing is known of it afterwards.
+ * For a late strategy "known zero" means that the page will be zero, unless it
+ * is loaded.  A private mapping of a file that another block maps shared cannot
+ * wait: it shows what is loaded there.  Nothing is known of it afterwards.
  */
 static void begin_block(RamResetBlock *blk, bool all_notified)
 {

@@ -1,5 +1,5 @@
 /*
- * RAM reset: the course of one reset, for those who take part in it
+ * RAM reset: the course of one reset, for strategies and other ways to reset
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,23 +18,24 @@ void ram_reset_begin_without(RamResetLeftOut *left_out, void *opaque,
                              bool all_notified, uint64_t expected);
 
 /*
- * Begin a reset without a plan: the caller makes RAM what it is to be, and says
- * in the info of each block of ram_reset_list_blocks() what it has done.
- * ram_reset_finish() follows, as it follows ram_reset_begin().
+ * Begin a reset without a plan: the caller fills RAM, and describes that in the
+ * info of each block of ram_reset_list_blocks(). ram_reset_finish() must
+ * follow, as after ram_reset_begin().
  */
 void ram_reset_begin_unplanned(void);
 
 /*
- * Have [@start, @start + @len) of @blk made zero by @strategy, after the parts
- * that there are already; cleared in place if that is NULL.  For @plan of a
+ * Let @strategy make [@start, @start + @len) of @blk zero, after the parts that
+ * exist already; clear it in place if @strategy is NULL.  For @plan of a
  * RamResetClass.
  */
 void ram_reset_add_part(RamResetBlock *blk, uint64_t start, uint64_t len,
                         RamResetClass *strategy);
 
 /*
- * What was to be done to @blk by @failed has failed with -errno @ret: warn once
- * an object, count it, and say so as the reason.  Once a block and load.
+ * @failed was tried on @blk and failed with -errno @ret: warn once for each
+ * object, count it, and make it the reason.  Call this once for each block and
+ * load.
  */
 void ram_reset_note_fallback(RamResetBlock *blk, const char *failed, int ret);
 

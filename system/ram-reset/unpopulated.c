@@ -1,5 +1,5 @@
 /*
- * RAM reset: what of RAM has never been populated
+ * RAM reset: find the pages of RAM that have never been populated
  *
  * To save a page that the host has no memory for, it need not be read; to
  * read it would allocate it, where memory is shared.
@@ -24,7 +24,7 @@ typedef struct ScannedBlock {
 /* Protected by the BQL */
 static struct {
     GArray *blocks;             /* of ScannedBlock; NULL if there is no scan */
-    unsigned last;              /* where the last lookup has ended */
+    unsigned last;              /* where the last search ended */
 } scan;
 
 void ram_reset_unpopulated_end(void)
@@ -62,7 +62,7 @@ bool ram_reset_is_unpopulated(const void *page)
 {
     const uint8_t *host = page;
 
-    /* Pages are asked for in order, block by block */
+    /* Pages are requested in order, block by block */
     for (unsigned i = 0; scan.blocks && i < scan.blocks->len; i++) {
         unsigned at = (scan.last + i) % scan.blocks->len;
         ScannedBlock *s = &g_array_index(scan.blocks, ScannedBlock, at);

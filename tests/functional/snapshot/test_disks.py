@@ -211,7 +211,7 @@ def test_kept_qcow2_disk_keeps_its_own_snapshots(tmp_path):
 
 
 def test_names_are_checked(tmp_path):
-    unknown = "keep-disks names 'nobody', and there is no such disk"
+    unknown = "keep-disks names 'nobody', but there is no such disk"
     with pytest.raises(MachineError, match=f'{unknown}\\s.*node-name=.*id='), \
             idle(tmp_path, strategy='auto', options=KEEP + 'nobody'):
         pass
