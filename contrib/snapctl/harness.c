@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * snapctl-harness: runs a program with one input after the other, each time in
- * a guest that has been taken back to how it was before.
+ * snapctl-harness: runs a program once for each input, each time in a guest
+ * that has been reset to the same snapshot.
  *
- * Inputs and results are in the ring of ring.h.  There is no loop: the guest is
- * saved, takes one input, runs TARGET, writes the result, and asks to be taken
- * back, which makes it go on behind the save.
+ * The ring of ring.h has inputs and results.  There is no loop: the guest is
+ * saved, takes one input, runs TARGET, writes the result, and requests a load,
+ * after which it continues behind the save.
  */
 
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@
 
 #define TARGET_TIMEOUT_NS   (10 * 1000000000ULL)
 #define COMMAND_TIMEOUT_MS  30000
-/* An empty ring: first look often, then sleep longer and longer */
+/* If the ring is empty, poll it often at first, then sleep longer and longer */
 #define SPINS               2000
 #define SHORTEST_NAP_NS     20000
 #define LONGEST_NAP_NS      1000000
@@ -112,7 +112,7 @@ static void serve_one(void)
                    ring_output(&ring, entry), ring.output_size, &result);
     }
     if (!ring_is_current(&ring, number)) {
-        return;         /* the host has begun anew: nobody wants it */
+        return;         /* the host has restarted: drop the result */
     }
     entry->kind = result.kind;
     entry->code = result.code;
@@ -153,22 +153,22 @@ static void usage(int status)
           "                       [--timeout SECONDS] -- TARGET [ARGS]\n"
           "\n"
           "Runs TARGET with each input of the ring in the persistent region on "
-          "its stdin,\nwrites what becomes of it into the ring, and has the "
-          "guest taken back.\n"
+          "its stdin,\nwrites the result into the ring, and loads the guest's "
+          "snapshot again.\n"
           "\n"
           "--no-save    the host saves the guest, while this waits for the "
           "first input\n"
-          "             (so it is where the device does not allow saves)\n"
-          "--no-load    the host takes it back, when the result is there\n"
-          "--slot       where it is saved (default: 0)\n"
-          "--timeout    TARGET is killed then (default: 10; 0 for never)\n",
+          "             (the default if the device does not allow saves)\n"
+          "--no-load    the host loads the snapshot when it has the result\n"
+          "--slot       the slot of the snapshot (default: 0)\n"
+          "--timeout    kills TARGET after this time (default: 10; 0: never)\n",
           status ? stderr : stdout);
     exit(status);
 }
 
 static void bad(const char *option, const char *value)
 {
-    fprintf(stderr, "snapctl-harness: '%s' is no value for %s; see "
+    fprintf(stderr, "snapctl-harness: '%s' is not a value for %s; see "
             "snapctl-harness --help\n", value, option);
     exit(2);
 }
@@ -252,5 +252,5 @@ int main(int argc, char **argv)
         nap(LONGEST_NAP_NS);
     }
     ret = snapctl_load(harness.device, options.slot, COMMAND_TIMEOUT_MS);
-    die("the guest cannot be taken back: %s", snapctl_strerror(ret));
+    die("the snapshot cannot be loaded: %s", snapctl_strerror(ret));
 }

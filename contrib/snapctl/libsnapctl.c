@@ -12,9 +12,9 @@
 #include "snapctl.h"
 
 /*
- * A command that has been accepted is done within some instructions of the
- * guest.  Only if it is not, for example because the guest is stopped and
- * migrated, the CPU is given away: who sleeps when the guest is saved wakes up
+ * The device finishes an accepted command within some instructions of the
+ * guest.  Yield the CPU only if it does not, for example because the guest is
+ * stopped and migrated: a thread that sleeps when the guest is saved wakes up
  * late after each load.
  */
 #define SPINS       20000
@@ -45,7 +45,7 @@ static uint32_t get(const struct snapctl *s, unsigned offset)
     return snapctl_mmio_read(s->regs, offset);
 }
 
-/* Halves are read one by one, so that it works in 32 bits as well */
+/* Read the halves one by one, so that this works in 32 bits as well */
 static uint64_t get64(const struct snapctl *s, unsigned offset)
 {
     uint32_t high = get(s, offset + 4);
@@ -136,7 +136,7 @@ int snapctl_wait(const struct snapctl *s, uint64_t old, int timeout_ms,
     uint64_t start = now_ms();
 
     for (;;) {
-        /* the clock first: it may have leapt by the load that is waited for */
+        /* read the clock first: the expected load may make it jump */
         bool late = timeout_ms >= 0 &&
                     now_ms() - start >= (uint64_t)timeout_ms;
         uint64_t current = snapctl_generation(s);
@@ -203,7 +203,7 @@ static int command(struct snapctl *s, uint32_t slot, uint32_t command,
             return ret;
         }
         if (ret == SNAPCTL_E_TOO_SOON) {
-            /* how much of the interval is left is not said */
+            /* the device does not report the rest of the interval */
             ms = snapctl_min_interval_ms(s) / 8 + 1;
             ms = ms < LONGEST_MS ? ms : LONGEST_MS;
         }
@@ -225,8 +225,9 @@ int snapctl_load(struct snapctl *s, uint32_t slot, int timeout_ms)
 
     do {
         /*
-         * LOADED is what is found after a load of a snapshot that the host's
-         * user has made in the middle of this: it has dropped the command.
+         * LOADED is the result after a load of a snapshot that the host's user
+         * has saved in the middle of this function: that load has dropped the
+         * command.
          */
         ret = command(s, slot, SNAPCTL_COMMAND_LOAD, timeout_ms);
     } while (ret == SNAPCTL_LOADED);
@@ -257,12 +258,12 @@ const char *snapctl_strerror(int error)
     case SNAPCTL_E_ABSENT:
         return "there is no device snapctl; start QEMU with -device snapctl";
     case SNAPCTL_E_FOREIGN:
-        return "the device is no snapctl";
+        return "the device is not snapctl";
     case SNAPCTL_E_PROTOCOL:
-        return "the device answers something that makes no sense";
+        return "the device's answer is invalid";
     case SNAPCTL_E_TIMEOUT:
-        return "nothing has happened in the time given";
+        return "nothing has happened within the timeout";
     default:
-        return error < 0 ? "the error is not known" : "there is no error";
+        return error < 0 ? "unknown error" : "there is no error";
     }
 }

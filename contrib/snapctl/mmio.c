@@ -5,9 +5,9 @@
 #include "mmio.h"
 
 /*
- * On x86 the instruction is a plain mov: one with an operand in memory, which
- * a compiler may choose for a volatile access, is for the hypervisor to
- * emulate, and not each can do each.
+ * On x86 this must be a plain mov.  A compiler may choose an instruction with
+ * an operand in memory for a volatile access.  The hypervisor has to emulate
+ * it, and not every hypervisor can.
  */
 uint32_t snapctl_mmio_read(const void *regs, unsigned offset)
 {
@@ -18,7 +18,7 @@ uint32_t snapctl_mmio_read(const void *regs, unsigned offset)
     __asm__ volatile("movl %1, %0"
                      : "=r"(value) : "m"(*(const uint32_t *)at) : "memory");
 #else
-    /* volatile: a register may be another one each time */
+    /* volatile: a register may have another value at each read */
     value = *(const volatile uint32_t *)at;
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
@@ -35,7 +35,7 @@ void snapctl_mmio_write(void *regs, unsigned offset, uint32_t value)
                      : "=m"(*(uint32_t *)at) : "r"(value) : "memory");
 #else
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    /* volatile: each write is one */
+    /* volatile: each assignment is one write */
     *(volatile uint32_t *)at = value;
 #endif
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Accesses to registers, of which each is exactly one access of that size */
+/* Access to registers: each call is exactly one access of that size */
 
 #ifndef CONTRIB_SNAPCTL_MMIO_H
 #define CONTRIB_SNAPCTL_MMIO_H

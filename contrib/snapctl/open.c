@@ -51,7 +51,9 @@ static intmax_t read_id(const char *folder, const char *name)
     return strtoimax(text, NULL, 16);
 }
 
-/* The first one by its address, since the order of readdir() is any */
+/*
+ * Find the device with the lowest address, since readdir() has no fixed order
+ */
 static char *find(void)
 {
     char best[NAME_MAX + 1] = "";

@@ -3,19 +3,19 @@
  * The ring of inputs and results that snapctl-harness, in the guest, and
  * snapctl-feed, on the host, share in the persistent region.
  *
- * The region is neither loaded nor reset, so all that has to outlive an
- * iteration is here.  All numbers are little endian.
+ * The region is neither loaded nor reset: it has all data that must outlive an
+ * iteration.  All numbers are little endian.
  *
- * @head and @tail only become higher; where they begin is the host's choice,
- * and it chooses another place when it formats the ring again, so that the late
- * result of an input of before is recognized.  The input number n is in entry
- * n % entries.  The host puts inputs while head - tail < entries, and publishes
- * them by @head; the guest takes number @tail, says so in @begun, writes the
- * result into the same entry, and publishes it by @tail.  Only when the guest
- * is stopped, the host may do that in its place.
+ * @head and @tail only rise.  The host chooses their first value, and chooses
+ * another one when it formats the ring again, so that the late result of an
+ * earlier input is recognized.  Input number n is in entry n % entries.  The
+ * host adds inputs while head - tail < entries, and publishes them by @head.
+ * The guest takes number @tail, notes it in @begun, writes the result into the
+ * same entry, and publishes it by @tail.  Only while the guest is stopped, the
+ * host may do that in its place.
  *
- * Neither side trusts the other: lengths are read once and compared with the
- * sizes, and the sizes with the region, each time.
+ * Neither side trusts the other: each time, lengths are read once and compared
+ * with the sizes, and the sizes with the region.
  */
 
 #ifndef CONTRIB_SNAPCTL_RING_H
@@ -35,14 +35,14 @@
 #define RING_VERSION        1
 #define RING_ALIGN          64
 #define RING_MAX_ENTRIES    65536
-#define RING_MAX_SIZE       (1U << 30)      /* of an input, and of an output */
+#define RING_MAX_SIZE       (1U << 30)      /* of an input or output */
 
-/* state: what the guest does */
+/* state of the guest */
 #define RING_STATE_NONE     0
 #define RING_STATE_READY    1       /* waits for an input */
 #define RING_STATE_BUSY     2       /* runs TARGET */
-#define RING_STATE_DONE     3       /* wants to be taken back */
-#define RING_STATE_FAILED   4       /* has given up, and said why */
+#define RING_STATE_DONE     3       /* waits to be loaded */
+#define RING_STATE_FAILED   4       /* has exited with an error message */
 
 /* kind of a result */
 #define RING_RESULT_NONE    0
@@ -50,12 +50,12 @@
 #define RING_RESULT_SIGNAL  2       /* code is the signal that has killed it */
 #define RING_RESULT_TIMEOUT 3       /* was killed by the harness */
 #define RING_RESULT_ERROR   4       /* could not be run; code is an errno */
-#define RING_RESULT_HANG    5       /* by the host: no answer from the guest */
-#define RING_RESULT_CRASH   6       /* by the host: the guest has crashed */
-#define RING_RESULT_PANIC   7       /* by the host: its kernel has panicked */
+#define RING_RESULT_HANG    5       /* host: no answer from the guest */
+#define RING_RESULT_CRASH   6       /* host: the guest has crashed */
+#define RING_RESULT_PANIC   7       /* host: the kernel has panicked */
 
 struct ring_header {
-    /* The host's, and constant from when magic is there */
+    /* Written by the host; constant once magic is set */
     _Atomic uint64_t magic;
     _Atomic uint32_t version;
     _Atomic uint32_t entries;
@@ -80,9 +80,9 @@ struct ring_entry {
     /* The guest's */
     uint32_t kind;
     uint32_t code;
-    uint32_t output_len;        /* of what is stored */
-    uint64_t output_total;      /* of what TARGET has written */
-    uint64_t run_ns;            /* how long TARGET ran, by the guest's clock */
+    uint32_t output_len;        /* stored bytes */
+    uint64_t output_total;      /* bytes that TARGET has written */
+    uint64_t run_ns;            /* run time of TARGET, by the guest's clock */
     uint64_t generation;        /* in which it ran */
     uint8_t pad[16];
 };
@@ -92,7 +92,7 @@ static_assert(offsetof(struct ring_header, tail) == 0x80, "layout");
 static_assert(sizeof(struct ring_header) == 0x100, "layout");
 static_assert(sizeof(struct ring_entry) == RING_ALIGN, "layout");
 
-/* A ring whose sizes have been checked; they are copies */
+/* A ring with checked copies of its sizes */
 struct ring {
     struct ring_header *header;
     uint32_t entries;
@@ -111,7 +111,7 @@ static inline uint64_t ring_stride(const struct ring *r)
            ring_aligned(r->output_size);
 }
 
-/* False if the region does not have a ring that it could hold */
+/* False if the region has no ring, or is too small for it */
 static inline bool ring_open(struct ring *r, void *region, size_t size)
 {
     struct ring_header *h = region;
@@ -171,7 +171,7 @@ static inline bool ring_is_current(const struct ring *r, uint64_t number)
 }
 
 /*
- * Not by a compare and exchange: the guest's kernel may have mapped the region
+ * Use no compare and exchange: the guest's kernel may have mapped the region
  * uncached, where a locked access stops all the host's processors.
  */
 static inline void ring_complete(const struct ring *r, uint64_t number)

@@ -21,19 +21,19 @@
 static const char usage_text[] =
     "Usage: snapctl [--device PATH] [--timeout SECONDS] COMMAND\n"
     "\n"
-    "  info               what the device is and may do\n"
-    "  save [SLOT]        save the guest; says \"saved\", and \"loaded\" after "
+    "  info               print the device's properties\n"
+    "  save [SLOT]        save the guest; print \"saved\", and \"loaded\" after "
     "each load\n"
-    "  load [SLOT]        take the guest back\n"
-    "  generation         print it; it is higher after each load\n"
+    "  load [SLOT]        load the guest's snapshot\n"
+    "  generation         print the generation, which rises with each load\n"
     "  random             print the host's random bytes, new after each load\n"
-    "  wait [GENERATION]  until it is not this one (or not what it is now)\n"
-    "  read OFFSET LEN    bytes of the persistent region to stdout\n"
-    "  write OFFSET       stdin to the persistent region\n"
+    "  wait [GENERATION]  wait until the generation changes, or is not this\n"
+    "  read OFFSET LEN    copy bytes of the persistent region to stdout\n"
+    "  write OFFSET       copy stdin to the persistent region\n"
     "\n"
     "--device is the device's folder below /sys/bus/pci/devices.\n"
-    "--timeout: save and load ask a busy device again for so long (default: "
-    "5),\nand wait waits for so long (default: for ever).\n";
+    "--timeout: save and load ask a busy device again this long (default: "
+    "5),\nand wait waits this long (default: for ever).\n";
 
 static void usage(const char *problem, const char *what)
 {
@@ -55,7 +55,7 @@ static uint64_t number(const char *text, const char *what, uint64_t max)
     errno = 0;
     value = strtoumax(text, &end, 0);
     if (errno || *end || text[0] < '0' || text[0] > '9' || value > max) {
-        fprintf(stderr, "snapctl: '%s' is no %s; see snapctl --help\n", text,
+        fprintf(stderr, "snapctl: '%s' is not a %s; see snapctl --help\n", text,
                 what);
         exit(2);
     }
@@ -68,7 +68,7 @@ static int milliseconds(const char *text)
     double seconds = strtod(text, &end);
 
     if (end == text || *end || !(seconds >= 0 && seconds <= INT_MAX / 1000)) {
-        usage("--timeout wants a number of seconds, not ", text);
+        usage("--timeout needs a number of seconds, not ", text);
     }
     return seconds * 1000;
 }
@@ -185,7 +185,7 @@ static int read_region(struct snapctl *s, uint64_t offset, uint64_t len)
         return 1;
     }
     if (len > left) {
-        fprintf(stderr, "snapctl: behind that offset the region has %zu bytes "
+        fprintf(stderr, "snapctl: after that offset the region has %zu bytes "
                 "only\n", left);
         return 1;
     }
@@ -226,7 +226,7 @@ static int write_region(struct snapctl *s, uint64_t offset)
     }
 }
 
-/* How many arguments each command wants */
+/* The number of arguments of each command */
 static const struct {
     const char *name;
     int min;
@@ -245,7 +245,7 @@ static void check(char **argv, int count)
                 usage("more arguments are needed by ", argv[0]);
             }
             if (count > commands[i].max) {
-                usage("there are too many arguments of ", argv[0]);
+                usage("there are too many arguments for ", argv[0]);
             }
             return;
         }
@@ -253,7 +253,9 @@ static void check(char **argv, int count)
     usage("there is no command ", argv[0]);
 }
 
-/* Numbers are parsed before the device is opened: bad usage is said anyway */
+/*
+ * Parse numbers before opening the device: wrong usage is reported in any case
+ */
 static int run(struct snapctl **s, const char *device, char **argv, int count,
                int timeout)
 {
@@ -274,7 +276,7 @@ static int run(struct snapctl **s, const char *device, char **argv, int count,
         return save(*s, first, retry);
     }
     if (loads) {
-        return fail("the guest cannot be taken back",
+        return fail("the snapshot cannot be loaded",
                     snapctl_load(*s, first, retry));
     }
     if (strcmp(command, "info") == 0) {

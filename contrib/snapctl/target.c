@@ -18,7 +18,7 @@
 #include "target.h"
 
 static struct {
-    int input;                  /* a file: TARGET may seek in its stdin */
+    int input;                  /* a file, so that TARGET can seek in it */
     int output[2];
     sigset_t mask;              /* as it was at the start, for TARGET */
 } made;
@@ -41,7 +41,7 @@ static struct timespec timespec_of(uint64_t ns)
 
 static void on_sigchld(int number)
 {
-    (void)number;       /* it is there to interrupt ppoll() */
+    (void)number;       /* its only purpose is to interrupt ppoll() */
 }
 
 const char *target_prepare(void)
@@ -63,7 +63,7 @@ const char *target_prepare(void)
     if (pipe2(made.output, O_CLOEXEC | O_NONBLOCK)) {
         return "there is no pipe for outputs";
     }
-    /* TARGET's end blocks, as programs expect it */
+    /* TARGET's end of the pipe blocks, as programs expect */
     if (fcntl(made.output[1], F_SETFL, 0)) {
         return "the pipe for outputs cannot be set up";
     }
@@ -88,7 +88,10 @@ static int give_input(const uint8_t *data, size_t len)
     return lseek(made.input, 0, SEEK_SET) < 0 ? errno : 0;
 }
 
-/* 0 or an errno; what TARGET leaves behind can be killed with its group */
+/*
+ * 0 or an errno; children that TARGET leaves behind can be killed with its
+ * group
+ */
 static int start(char **argv, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -125,7 +128,7 @@ out:
     return error;
 }
 
-/* Take what there is; false at the end of the file */
+/* Read all available output; false at the end of the file */
 static bool drain(struct result *result, uint8_t *output, uint32_t size)
 {
     uint8_t buffer[4096];
@@ -205,7 +208,7 @@ void target_run(char **argv, uint64_t timeout_ns, const uint8_t *input,
         result->code = error;
         return;
     }
-    /* the end of the file is there when TARGET's last child has ended */
+    /* this allows the end of the file once TARGET's last child has ended */
     close(made.output[1]);
     follow(pid, begin, timeout_ns, result, output, size);
 }

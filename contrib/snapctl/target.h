@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Like what ring.h has of it */
+/* The same members as in ring.h */
 struct result {
     uint32_t kind;
     uint32_t code;
@@ -16,9 +16,9 @@ struct result {
 };
 
 /*
- * Makes what target_run() needs, before the guest is saved: as each life takes
- * one input, it is new for each.  Returns NULL, or what is wrong; errno says
- * why.
+ * Makes the files that target_run() needs, before the guest is saved: each load
+ * gives a new copy of them for one input.  Returns NULL, or a sentence with the
+ * failure; errno has the reason.
  */
 const char *target_prepare(void);
 

@@ -1,5 +1,5 @@
 /*
- * snapctl: the guest's commands, and what has come of them
+ * snapctl: the guest's commands and their results
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -35,7 +35,7 @@ bool snapctl_is_allowed(const SnapctlState *s, uint32_t command)
 
 static bool is_too_soon(const SnapctlState *s)
 {
-    /* the host's clock: a load takes the guest's back */
+    /* use the host's clock, since a load takes the guest's clock back */
     return s->used &&
            get_clock() - s->used_ns < (int64_t)s->min_interval * SCALE_MS;
 }
@@ -76,7 +76,7 @@ static void begin_stopped(void *opaque)
 {
     SnapctlState *s = opaque;
 
-    /* unless it has been unplugged since */
+    /* it may have been unplugged since */
     if (s->bh) {
         qemu_bh_schedule(s->bh);
     }
@@ -95,14 +95,14 @@ void snapctl_begin(SnapctlState *s, uint32_t command)
     s->command = command;
     s->status = SNAPCTL_STATUS_PENDING;
     s->error = SNAPCTL_ERROR_NONE;
-    /* The vCPU would only wait for the outcome, and hold up the main loop */
+    /* The vCPU would only wait for the result, and delay the main loop */
     object_ref(OBJECT(s));
     ram_reset_vcpu_stop_current(begin_stopped, s);
 }
 
 /*
- * A shutdown or a reset that somebody has requested is for the guest as it is
- * now, so it comes first; the main loop does it in its next turn.
+ * A requested shutdown or reset is meant for the current state of the guest, so
+ * it comes first; the main loop does it in its next iteration.
  */
 static bool must_wait(void)
 {
@@ -110,7 +110,7 @@ static bool must_wait(void)
            qemu_reset_requested_get() != SHUTDOWN_CAUSE_NONE;
 }
 
-/* QEMU says of a failure that it is one, and mostly why */
+/* QEMU reports each failure, but not always its reason */
 static void fail(SnapctlState *s, Error **errp)
 {
     snapctl_finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
@@ -132,7 +132,7 @@ static bool load(SnapctlState *s, const char *tag, Error **errp)
     if (!load_snapshot(tag, NULL, false, NULL, errp)) {
         fail(s, errp);
     }
-    /* also after a load that was refused before it had changed anything */
+    /* also after a load that was refused before it changed anything */
     if (ram_reset_vm_is_whole(NULL)) {
         load_snapshot_resume(state);
     }
@@ -160,7 +160,7 @@ static void send_event(const SnapctlState *s, const char *path)
     qapi_event_send_snapctl_completed(data);
 }
 
-/* Takes @err */
+/* Takes ownership of @err */
 static void log_failure(SnapctlState *s, Error *err)
 {
     int64_t now = get_clock();
@@ -180,7 +180,7 @@ static void log_failure(SnapctlState *s, Error *err)
     s->unlogged = 0;
 }
 
-/* Takes @err, which is NULL if the command has been done */
+/* Takes ownership of @err, which is NULL if the command succeeded */
 static void report(SnapctlState *s, const char *path, uint32_t command,
                    uint32_t slot, int64_t time_ns, Error *err)
 {
@@ -212,7 +212,7 @@ static void report(SnapctlState *s, const char *path, uint32_t command,
 
 static bool is_missing(const char *tag)
 {
-    /* without any disk, all of them have it */
+    /* if there is no disk, all disks have it */
     return !bdrv_all_find_vmstate_bs(NULL, false, NULL, NULL) ||
            bdrv_all_has_snapshot(tag, false, NULL, NULL) == 0;
 }
@@ -220,7 +220,7 @@ static bool is_missing(const char *tag)
 /* An error code, or SNAPCTL_ERROR_NONE */
 static uint32_t check_now(const SnapctlState *s)
 {
-    /* again: a command that has been migrated was another host's to check */
+    /* check again: a migrated command was checked by another host */
     uint32_t error = check(s, s->command);
 
     if (error) {
@@ -260,13 +260,13 @@ static void execute(SnapctlState *s)
     s->used_ns = get_clock();
 }
 
-/* QEMU runs it outside of the vCPU's exit, and between other work of its own */
+/* QEMU runs this outside of the vCPU's exit, between other work of its own */
 static void command_bh(void *opaque)
 {
     SnapctlState *s = opaque;
     RunState requested;
 
-    /* a stopped guest's command waits until it goes on */
+    /* the command of a stopped guest waits until the guest continues */
     if (!s->command || !runstate_is_running()) {
         resume_all_vcpus();
     } else if (must_wait()) {
@@ -280,7 +280,10 @@ static void command_bh(void *opaque)
     }
 }
 
-/* Nobody is left to do the command that a vCPU has written and waits for */
+/*
+ * The command that a vCPU has written and waits for has been lost: resume the
+ * guest
+ */
 static void resume_bh(void *opaque)
 {
     resume_all_vcpus();
@@ -296,7 +299,7 @@ void snapctl_go_on(SnapctlState *s)
 void snapctl_command_init(SnapctlState *s)
 {
     /*
-     * Other contexts run their bottom halves also while a snapshot is being
+     * Other contexts run their bottom halves even while a snapshot is being
      * saved or loaded.  No guard: until all vCPUs have been stopped, they may
      * read registers.
      */

@@ -1,5 +1,5 @@
 /*
- * snapctl: what snapctl.c and snapctl-command.c share
+ * snapctl: declarations shared by snapctl.c and snapctl-command.c
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -30,7 +30,7 @@ struct SnapctlState {
     char **tags;
     uint32_t nr_tags;
 
-    /* what a snapshot has of the device */
+    /* saved in a snapshot */
     uint32_t slot;
     uint32_t command;           /* pending, or 0 */
     uint32_t status;
@@ -40,41 +40,41 @@ struct SnapctlState {
     uint8_t random[SNAPCTL_RANDOM_SIZE];
     bool irq_due;
 
-    /* of the load that is being done, for what the guest reads after it */
+    /* of the current load; the guest reads the result after it */
     bool loading;
     uint64_t former_generation;
     int64_t stopped_ns;         /* when the guest was stopped for it, or 0 */
 
-    /* of no snapshot, and mostly snapctl-command.c's */
+    /* not saved in a snapshot; used mostly by snapctl-command.c */
     bool used;
     int64_t used_ns;            /* when the last command ended */
     uint64_t saves, loads, failures, refused;
     SnapctlOutcome *last;
-    int64_t logged_ns;          /* when a failure was, or 0 */
+    int64_t logged_ns;          /* time of the last logged failure, or 0 */
     uint64_t unlogged;          /* failures since then */
 };
 
 /* All functions are called with the BQL held */
 
-/* snapctl-command.c */
+/* defined in snapctl-command.c */
 
 /* The device, or NULL; @ambiguous: whether there are two, may be NULL */
 SnapctlState *snapctl_find(bool *ambiguous);
 
-/* Around the time in which the device may get commands */
+/* These enclose the time in which the device may get commands */
 void snapctl_command_init(SnapctlState *s);
 void snapctl_command_exit(SnapctlState *s);
 
-/* What allow= says of @command, SNAPCTL_COMMAND_SAVE or _LOAD */
+/* Whether allow= permits @command, SNAPCTL_COMMAND_SAVE or _LOAD */
 bool snapctl_is_allowed(const SnapctlState *s, uint32_t command);
 
-/* The guest has written @command, of which nothing is known, and none pends */
+/* The guest has written @command, which is unchecked; no command is pending */
 void snapctl_begin(SnapctlState *s, uint32_t command);
 
-/* The guest runs again, and with it a command that has had to wait for that */
+/* The guest runs again; continue with a command that has waited for that */
 void snapctl_go_on(SnapctlState *s);
 
-/* No command pends any more; @status and @error are what the guest reads */
+/* End the pending command; the guest reads @status and @error */
 void snapctl_finish(SnapctlState *s, uint32_t status, uint32_t error);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * snapctl: where the device is not built
+ * snapctl: stubs for a QEMU without the device
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -139,7 +139,7 @@ static int snapctl_post_load(void *opaque, int version_id)
     SnapctlState *s = opaque;
 
     if (!s->loading) {
-        /* migrated: the guest goes on where it was */
+        /* migrated: the guest continues */
         return 0;
     }
     s->loading = false;
@@ -172,7 +172,7 @@ static const VMStateDescription snapctl_vmstate = {
     },
 };
 
-/* QEMU looks for a snapshot with that id before one with that name */
+/* QEMU searches a snapshot by id first, then by name */
 static bool is_number(const char *tag)
 {
     return strspn(tag, "0123456789") == strlen(tag);
@@ -198,8 +198,8 @@ static bool parse_slots(SnapctlState *s, Error **errp)
         }
         if (is_number(s->tags[i])) {
             error_setg(errp, "the name '%s' of slot %" PRIu32 " in slots= can "
-                       "be another snapshot's id; choose one that is no number",
-                       s->tags[i], i);
+                       "be another snapshot's id; choose one that is not a "
+                       "number", s->tags[i], i);
             return false;
         }
     }
@@ -341,7 +341,7 @@ static void snapctl_class_init(ObjectClass *klass, RamResetClassData *data)
     object_class_property_set_description(klass, "slots",
         "Names of the snapshots, separated by colons; the first is slot 0");
     object_class_property_set_description(klass, "min-interval",
-        "Milliseconds from the end of a command until the next is taken");
+        "Milliseconds from the end of a command until the next one may begin");
     object_class_property_set_description(klass, "memdev",
         "Memory backend of the region that loads do not change");
 }

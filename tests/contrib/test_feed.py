@@ -261,7 +261,7 @@ def test_harness_refuses(programs, tmp_path, start):
             (CAN_LOAD, ['cat'], 1, 'no persistent region'),
             (CAN_LOAD | REGION, [], 2, 'TARGET is missing'),
             (CAN_LOAD | REGION, ['--slot', 'x', 'cat'], 2,
-             'no value for --slot'),
+             'not a value for --slot'),
             (CAN_LOAD | REGION, ['--timeout', '-1', 'cat'], 2, '--timeout')):
         device.regs[FEATURES] = features
         done = subprocess.run(

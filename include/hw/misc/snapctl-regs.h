@@ -1,8 +1,8 @@
 /*
- * snapctl: the registers, for the device and for those who drive it
+ * snapctl: the registers, for the device and for programs that drive it
  *
- * Nothing but macros, so that a guest's program can include it.  What the
- * registers mean is said in docs/specs/snapctl.rst.
+ * Only macros, so that a guest's program can include it.  The registers are
+ * described in docs/specs/snapctl.rst.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #ifndef HW_MISC_SNAPCTL_REGS_H
 #define HW_MISC_SNAPCTL_REGS_H
 
-/* In the range that is for experiments, see docs/specs/pci-ids.rst */
+/* From the range for experiments, see docs/specs/pci-ids.rst */
 #define SNAPCTL_PCI_VENDOR_ID       0x1af4
 #define SNAPCTL_PCI_DEVICE_ID       0x10f0
 

@@ -208,7 +208,7 @@ static void test_bad_options(void)
                     "the name '' of slot 1");
     assert_no_start(args, "snapctl", "1 to 255 bytes");
     assert_no_start("-device snapctl,slots=a:17", "name '17' of slot 1",
-                    "no number");
+                    "not a number");
     assert_no_start("-device snapctl,allow=all", "allow", "all");
     assert_no_start("-device snapctl,memdev=nope", "nope", "not found");
     assert_no_start("-object memory-backend-ram,id=odd,size=12k "
