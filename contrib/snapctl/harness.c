@@ -48,9 +48,10 @@ static struct {
     size_t size;
 } harness;
 
-static void die(const char *format, ...) __attribute__((format(printf, 1, 2)))
+static void harness_die(const char *format, ...)
+    __attribute__((format(printf, 1, 2)))
     __attribute__((noreturn));
-static void die(const char *format, ...)
+static void harness_die(const char *format, ...)
 {
     struct ring ring;
     va_list args;
@@ -66,7 +67,7 @@ static void die(const char *format, ...)
     exit(1);
 }
 
-static void nap(uint64_t ns)
+static void harness_nap(uint64_t ns)
 {
     struct timespec t = { .tv_nsec = ns };
 
@@ -89,7 +90,7 @@ static uint64_t wait_for_input(struct ring *ring)
             ring_set_state(ring, RING_STATE_READY);
         }
         if (i >= SPINS) {
-            nap(ns);
+            harness_nap(ns);
             ns = ns * 2 < LONGEST_NAP_NS ? ns * 2 : LONGEST_NAP_NS;
         }
     }
@@ -130,23 +131,23 @@ static void open_device(void)
     int ret = snapctl_open(&harness.device, options.device);
 
     if (ret < 0) {
-        die("%s: %s", options.device ?: "the device cannot be opened",
-            snapctl_strerror(ret));
+        harness_die("%s: %s", options.device ?: "the device cannot be opened",
+                    snapctl_strerror(ret));
     }
     features = snapctl_features(harness.device);
     harness.region = snapctl_region(harness.device, &harness.size);
     if (!harness.region) {
-        die("the device has no persistent region for inputs and results; give "
-            "it memdev=");
+        harness_die("the device has no persistent region for inputs and "
+                    "results; give it memdev=");
     }
     if (!(features & SNAPCTL_FEATURE_LOAD) && !options.no_load) {
-        die("the host does not allow loads: give the device allow=load, or "
-            "this program --no-load");
+        harness_die("the host does not allow loads: give the device "
+                    "allow=load, or this program --no-load");
     }
     options.no_save |= !(features & SNAPCTL_FEATURE_SAVE);
 }
 
-static void usage(int status)
+static void harness_usage(int status)
 {
     fputs("Usage: snapctl-harness [--device PATH] [--slot N] [--no-save] "
           "[--no-load]\n"
@@ -166,14 +167,14 @@ static void usage(int status)
     exit(status);
 }
 
-static void bad(const char *option, const char *value)
+static void harness_bad_value(const char *option, const char *value)
 {
     fprintf(stderr, "snapctl-harness: '%s' is not a value for %s; see "
             "snapctl-harness --help\n", value, option);
     exit(2);
 }
 
-static void parse(int argc, char **argv)
+static void harness_parse(int argc, char **argv)
 {
     static const struct option known[] = {
         { "device", required_argument, NULL, 'd' },
@@ -198,14 +199,14 @@ static void parse(int argc, char **argv)
             errno = 0;
             slot = strtoumax(optarg, &end, 0);
             if (errno || end == optarg || *end || slot > UINT32_MAX) {
-                bad("--slot", optarg);
+                harness_bad_value("--slot", optarg);
             }
             options.slot = slot;
             break;
         case 't':
             seconds = strtod(optarg, &end);
             if (end == optarg || *end || !(seconds >= 0 && seconds < 1e9)) {
-                bad("--timeout", optarg);
+                harness_bad_value("--timeout", optarg);
             }
             options.timeout_ns = seconds * 1e9;
             break;
@@ -216,7 +217,7 @@ static void parse(int argc, char **argv)
             options.no_load = true;
             break;
         case 'h':
-            usage(0);
+            harness_usage(0);
             break;
         default:
             exit(2);
@@ -235,22 +236,22 @@ int main(int argc, char **argv)
     const char *problem;
     int ret;
 
-    parse(argc, argv);
+    harness_parse(argc, argv);
     open_device();
     problem = target_prepare();
     if (problem) {
-        die("%s: %s", problem, strerror(errno));
+        harness_die("%s: %s", problem, strerror(errno));
     }
     if (!options.no_save) {
         ret = snapctl_save(harness.device, options.slot, COMMAND_TIMEOUT_MS);
         if (ret < 0) {
-            die("the guest cannot be saved: %s", snapctl_strerror(ret));
+            harness_die("the guest cannot be saved: %s", snapctl_strerror(ret));
         }
     }
     serve_one();
     while (options.no_load) {
-        nap(LONGEST_NAP_NS);
+        harness_nap(LONGEST_NAP_NS);
     }
     ret = snapctl_load(harness.device, options.slot, COMMAND_TIMEOUT_MS);
-    die("the snapshot cannot be loaded: %s", snapctl_strerror(ret));
+    harness_die("the snapshot cannot be loaded: %s", snapctl_strerror(ret));
 }

@@ -30,7 +30,7 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void nap(uint64_t ns)
+static void command_nap(uint64_t ns)
 {
     struct timespec t = {
         .tv_sec = ns / 1000000000,
@@ -40,19 +40,19 @@ static void nap(uint64_t ns)
     nanosleep(&t, NULL);
 }
 
-static uint32_t get(const struct snapctl *s, unsigned offset)
+static uint32_t regs_get(const struct snapctl *s, unsigned offset)
 {
     return snapctl_mmio_read(s->regs, offset);
 }
 
 /* Read the halves one by one, so that this works in 32 bits as well */
-static uint64_t get64(const struct snapctl *s, unsigned offset)
+static uint64_t regs_get64(const struct snapctl *s, unsigned offset)
 {
-    uint32_t high = get(s, offset + 4);
+    uint32_t high = regs_get(s, offset + 4);
 
     for (;;) {
-        uint32_t low = get(s, offset);
-        uint32_t again = get(s, offset + 4);
+        uint32_t low = regs_get(s, offset);
+        uint32_t again = regs_get(s, offset + 4);
 
         if (again == high) {
             return (uint64_t)high << 32 | low;
@@ -70,42 +70,42 @@ const char *snapctl_path(const struct snapctl *s)
 
 uint32_t snapctl_features(const struct snapctl *s)
 {
-    return get(s, SNAPCTL_FEATURES);
+    return regs_get(s, SNAPCTL_FEATURES);
 }
 
 uint32_t snapctl_version(const struct snapctl *s)
 {
-    return get(s, SNAPCTL_VERSION);
+    return regs_get(s, SNAPCTL_VERSION);
 }
 
 uint32_t snapctl_slots(const struct snapctl *s)
 {
-    return get(s, SNAPCTL_SLOTS);
+    return regs_get(s, SNAPCTL_SLOTS);
 }
 
 uint32_t snapctl_min_interval_ms(const struct snapctl *s)
 {
-    return get(s, SNAPCTL_MIN_INTERVAL);
+    return regs_get(s, SNAPCTL_MIN_INTERVAL);
 }
 
 uint32_t snapctl_status(const struct snapctl *s)
 {
-    return get(s, SNAPCTL_STATUS);
+    return regs_get(s, SNAPCTL_STATUS);
 }
 
 uint32_t snapctl_error(const struct snapctl *s)
 {
-    return get(s, SNAPCTL_ERROR);
+    return regs_get(s, SNAPCTL_ERROR);
 }
 
 uint64_t snapctl_generation(const struct snapctl *s)
 {
-    return get64(s, SNAPCTL_GENERATION);
+    return regs_get64(s, SNAPCTL_GENERATION);
 }
 
 uint64_t snapctl_load_ns(const struct snapctl *s)
 {
-    return get64(s, SNAPCTL_LOAD_NS);
+    return regs_get64(s, SNAPCTL_LOAD_NS);
 }
 
 void snapctl_random(const struct snapctl *s, uint8_t bytes[SNAPCTL_RANDOM_SIZE])
@@ -115,7 +115,7 @@ void snapctl_random(const struct snapctl *s, uint8_t bytes[SNAPCTL_RANDOM_SIZE])
     do {
         before = snapctl_generation(s);
         for (int i = 0; i < SNAPCTL_RANDOM_SIZE; i += 4) {
-            uint32_t part = get(s, SNAPCTL_RANDOM + i);
+            uint32_t part = regs_get(s, SNAPCTL_RANDOM + i);
 
             for (int j = 0; j < 4; j++) {
                 bytes[i + j] = part >> 8 * j;
@@ -150,7 +150,7 @@ int snapctl_wait(const struct snapctl *s, uint64_t old, int timeout_ms,
         if (late) {
             return SNAPCTL_E_TIMEOUT;
         }
-        nap(NAP_NS);
+        command_nap(NAP_NS);
     }
 }
 
@@ -166,7 +166,7 @@ static int command_once(struct snapctl *s, uint32_t slot, uint32_t command)
     for (unsigned i = 0;
          (status = snapctl_status(s)) == SNAPCTL_STATUS_PENDING; i++) {
         if (i >= SPINS) {
-            nap(NAP_NS);
+            command_nap(NAP_NS);
         }
     }
     switch (status) {
@@ -186,8 +186,8 @@ static int command_once(struct snapctl *s, uint32_t slot, uint32_t command)
     }
 }
 
-static int command(struct snapctl *s, uint32_t slot, uint32_t command,
-                   int timeout_ms)
+static int run_command(struct snapctl *s, uint32_t slot, uint32_t command,
+                       int timeout_ms)
 {
     uint64_t start = now_ms();
 
@@ -210,13 +210,13 @@ static int command(struct snapctl *s, uint32_t slot, uint32_t command,
         if (timeout_ms >= 0 && ms > (uint64_t)timeout_ms - passed) {
             ms = timeout_ms - passed;
         }
-        nap(ms * 1000000);
+        command_nap(ms * 1000000);
     }
 }
 
 int snapctl_save(struct snapctl *s, uint32_t slot, int timeout_ms)
 {
-    return command(s, slot, SNAPCTL_COMMAND_SAVE, timeout_ms);
+    return run_command(s, slot, SNAPCTL_COMMAND_SAVE, timeout_ms);
 }
 
 int snapctl_load(struct snapctl *s, uint32_t slot, int timeout_ms)
@@ -229,7 +229,7 @@ int snapctl_load(struct snapctl *s, uint32_t slot, int timeout_ms)
          * has saved in the middle of this function: that load has dropped the
          * command.
          */
-        ret = command(s, slot, SNAPCTL_COMMAND_LOAD, timeout_ms);
+        ret = run_command(s, slot, SNAPCTL_COMMAND_LOAD, timeout_ms);
     } while (ret == SNAPCTL_LOADED);
     return ret == SNAPCTL_SAVED ? SNAPCTL_E_PROTOCOL : ret;
 }

@@ -54,7 +54,7 @@ static intmax_t read_id(const char *folder, const char *name)
 /*
  * Find the device with the lowest address, since readdir() has no fixed order
  */
-static char *find(void)
+static char *device_find(void)
 {
     char best[NAME_MAX + 1] = "";
     char path[sizeof(DEVICES) + 1 + NAME_MAX];
@@ -83,7 +83,7 @@ static char *find(void)
     return found;
 }
 
-static int enable(const char *path)
+static int device_enable(const char *path)
 {
     int fd = open_in(path, "enable", O_WRONLY);
     ssize_t n;
@@ -99,7 +99,8 @@ static int enable(const char *path)
     return n == 1 ? 0 : SNAPCTL_E_SYSTEM;
 }
 
-static int map(const char *path, const char *name, void **at, size_t *size)
+static int device_map(const char *path, const char *name, void **at,
+                      size_t *size)
 {
     struct stat st;
     void *mapped = MAP_FAILED;
@@ -132,12 +133,12 @@ static int map_all(struct snapctl *s)
 {
     void *regs;
     size_t size;
-    int ret = enable(s->path);
+    int ret = device_enable(s->path);
 
     if (ret < 0) {
         return ret;
     }
-    ret = map(s->path, "resource0", &regs, &size);
+    ret = device_map(s->path, "resource0", &regs, &size);
     if (ret < 0) {
         return ret;
     }
@@ -151,7 +152,7 @@ static int map_all(struct snapctl *s)
         return SNAPCTL_E_FOREIGN;
     }
     if (snapctl_features(s) & SNAPCTL_FEATURE_REGION) {
-        return map(s->path, "resource2", &s->region, &s->region_size);
+        return device_map(s->path, "resource2", &s->region, &s->region_size);
     }
     return 0;
 }
@@ -165,7 +166,7 @@ int snapctl_open(struct snapctl **out, const char *path)
     if (!s) {
         return SNAPCTL_E_SYSTEM;
     }
-    s->path = path ? strdup(path) : find();
+    s->path = path ? strdup(path) : device_find();
     if (!s->path) {
         free(s);
         return path ? SNAPCTL_E_SYSTEM : SNAPCTL_E_ABSENT;

@@ -35,19 +35,19 @@ static const char usage_text[] =
     "--timeout: save and load ask a busy device again this long (default: "
     "5),\nand wait waits this long (default: for ever).\n";
 
-static void usage(const char *problem, const char *what)
+static void tool_usage(const char *problem, const char *what)
 {
     fprintf(stderr, "snapctl: %s%s; see snapctl --help\n", problem, what);
     exit(2);
 }
 
-static int fail(const char *doing, int error)
+static int tool_fail(const char *doing, int error)
 {
     fprintf(stderr, "snapctl: %s: %s\n", doing, snapctl_strerror(error));
     return 1;
 }
 
-static uint64_t number(const char *text, const char *what, uint64_t max)
+static uint64_t tool_number(const char *text, const char *what, uint64_t max)
 {
     char *end;
     uintmax_t value;
@@ -62,18 +62,18 @@ static uint64_t number(const char *text, const char *what, uint64_t max)
     return value;
 }
 
-static int milliseconds(const char *text)
+static int tool_milliseconds(const char *text)
 {
     char *end;
     double seconds = strtod(text, &end);
 
     if (end == text || *end || !(seconds >= 0 && seconds <= INT_MAX / 1000)) {
-        usage("--timeout needs a number of seconds, not ", text);
+        tool_usage("--timeout needs a number of seconds, not ", text);
     }
     return seconds * 1000;
 }
 
-static int flushed(void)
+static int tool_flushed(void)
 {
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "snapctl: the output cannot be written: %s\n",
@@ -100,7 +100,7 @@ static const char *name_of(uint32_t value, const char *const *names,
     return value < count ? names[value] : "unknown";
 }
 
-static int info(struct snapctl *s)
+static int tool_info(struct snapctl *s)
 {
     static const char *const statuses[] = {
         "idle", "pending", "saved", "loaded", "refused", "failed",
@@ -130,19 +130,19 @@ static int info(struct snapctl *s)
     printf("generation: %" PRIu64 "\nload-time: %" PRIu64 " ns\nrandom: ",
            snapctl_generation(s), snapctl_load_ns(s));
     print_random(s);
-    return flushed();
+    return tool_flushed();
 }
 
-static int save(struct snapctl *s, uint32_t slot, int timeout)
+static int tool_save(struct snapctl *s, uint32_t slot, int timeout)
 {
     int ret = snapctl_save(s, slot, timeout);
 
     if (ret < 0) {
-        return fail("the guest cannot be saved", ret);
+        return tool_fail("the guest cannot be saved", ret);
     }
     printf("%s, generation %" PRIu64 "\n",
            ret == SNAPCTL_LOADED ? "loaded" : "saved", snapctl_generation(s));
-    return flushed();
+    return tool_flushed();
 }
 
 static int wait_for(struct snapctl *s, uint64_t old, int timeout)
@@ -151,13 +151,13 @@ static int wait_for(struct snapctl *s, uint64_t old, int timeout)
     int ret = snapctl_wait(s, old, timeout, &now);
 
     if (ret < 0) {
-        return fail("no load", ret);
+        return tool_fail("no load", ret);
     }
     printf("%" PRIu64 "\n", now);
-    return flushed();
+    return tool_flushed();
 }
 
-static uint8_t *region(struct snapctl *s, uint64_t offset, size_t *left)
+static uint8_t *tool_region(struct snapctl *s, uint64_t offset, size_t *left)
 {
     size_t size;
     uint8_t *at = snapctl_region(s, &size);
@@ -179,7 +179,7 @@ static uint8_t *region(struct snapctl *s, uint64_t offset, size_t *left)
 static int read_region(struct snapctl *s, uint64_t offset, uint64_t len)
 {
     size_t left;
-    uint8_t *at = region(s, offset, &left);
+    uint8_t *at = tool_region(s, offset, &left);
 
     if (!at) {
         return 1;
@@ -190,14 +190,14 @@ static int read_region(struct snapctl *s, uint64_t offset, uint64_t len)
         return 1;
     }
     fwrite(at, 1, len, stdout);
-    return flushed();
+    return tool_flushed();
 }
 
 static int write_region(struct snapctl *s, uint64_t offset)
 {
     uint8_t buffer[4096];
     size_t left;
-    uint8_t *at = region(s, offset, &left);
+    uint8_t *at = tool_region(s, offset, &left);
 
     if (!at) {
         return 1;
@@ -237,54 +237,54 @@ static const struct {
     { "read", 2, 2 }, { "write", 1, 1 },
 };
 
-static void check(char **argv, int count)
+static void tool_check(char **argv, int count)
 {
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[0], commands[i].name) == 0) {
             if (count < commands[i].min) {
-                usage("more arguments are needed by ", argv[0]);
+                tool_usage("more arguments are needed by ", argv[0]);
             }
             if (count > commands[i].max) {
-                usage("there are too many arguments for ", argv[0]);
+                tool_usage("there are too many arguments for ", argv[0]);
             }
             return;
         }
     }
-    usage("there is no command ", argv[0]);
+    tool_usage("there is no command ", argv[0]);
 }
 
 /*
  * Parse numbers before opening the device: wrong usage is reported in any case
  */
-static int run(struct snapctl **s, const char *device, char **argv, int count,
-               int timeout)
+static int tool_run(struct snapctl **s, const char *device, char **argv,
+                    int count, int timeout)
 {
     const char *command = argv[0];
     bool saves = strcmp(command, "save") == 0;
     bool loads = strcmp(command, "load") == 0;
-    uint64_t first = count ? number(argv[1], saves || loads ? "slot" : "number",
-                                    saves || loads ? UINT32_MAX : UINT64_MAX)
-                           : 0;
-    uint64_t len = count > 1 ? number(argv[2], "length", UINT64_MAX) : 0;
+    uint64_t first = !count ? 0 : saves || loads
+                     ? tool_number(argv[1], "slot", UINT32_MAX)
+                     : tool_number(argv[1], "number", UINT64_MAX);
+    uint64_t len = count > 1 ? tool_number(argv[2], "length", UINT64_MAX) : 0;
     int retry = timeout == FOREVER ? RETRY_MS : timeout;
     int ret = snapctl_open(s, device);
 
     if (ret < 0) {
-        return fail(device ? device : "the device cannot be opened", ret);
+        return tool_fail(device ? device : "the device cannot be opened", ret);
     }
     if (saves) {
-        return save(*s, first, retry);
+        return tool_save(*s, first, retry);
     }
     if (loads) {
-        return fail("the snapshot cannot be loaded",
-                    snapctl_load(*s, first, retry));
+        return tool_fail("the snapshot cannot be loaded",
+                         snapctl_load(*s, first, retry));
     }
     if (strcmp(command, "info") == 0) {
-        return info(*s);
+        return tool_info(*s);
     }
     if (strcmp(command, "random") == 0) {
         print_random(*s);
-        return flushed();
+        return tool_flushed();
     }
     if (strcmp(command, "wait") == 0) {
         return wait_for(*s, count ? first : snapctl_generation(*s), timeout);
@@ -296,7 +296,7 @@ static int run(struct snapctl **s, const char *device, char **argv, int count,
         return write_region(*s, first);
     }
     printf("%" PRIu64 "\n", snapctl_generation(*s));
-    return flushed();
+    return tool_flushed();
 }
 
 int main(int argc, char **argv)
@@ -319,22 +319,22 @@ int main(int argc, char **argv)
             device = optarg;
             break;
         case 't':
-            timeout = milliseconds(optarg);
+            timeout = tool_milliseconds(optarg);
             break;
         case 'h':
             fputs(usage_text, stdout);
-            return flushed();
+            return tool_flushed();
         default:
             return 2;
         }
     }
     if (optind == argc) {
-        usage("a command is missing", "");
+        tool_usage("a command is missing", "");
     }
     argv += optind;
     argc -= optind;
-    check(argv, argc - 1);
-    status = run(&s, device, argv, argc - 1, timeout);
+    tool_check(argv, argc - 1);
+    status = tool_run(&s, device, argv, argc - 1, timeout);
     snapctl_close(s);
     return status;
 }

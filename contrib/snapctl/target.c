@@ -92,7 +92,7 @@ static int give_input(const uint8_t *data, size_t len)
  * 0 or an errno; children that TARGET leaves behind can be killed with its
  * group
  */
-static int start(char **argv, pid_t *pid)
+static int target_start(char **argv, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -129,7 +129,7 @@ out:
 }
 
 /* Read all available output; false at the end of the file */
-static bool drain(struct result *result, uint8_t *output, uint32_t size)
+static bool target_drain(struct result *result, uint8_t *output, uint32_t size)
 {
     uint8_t buffer[4096];
 
@@ -152,8 +152,8 @@ static bool drain(struct result *result, uint8_t *output, uint32_t size)
     }
 }
 
-static void follow(pid_t pid, uint64_t begin, uint64_t timeout_ns,
-                   struct result *result, uint8_t *output, uint32_t size)
+static void target_follow(pid_t pid, uint64_t begin, uint64_t timeout_ns,
+                          struct result *result, uint8_t *output, uint32_t size)
 {
     struct pollfd poll = { .fd = made.output[0], .events = POLLIN };
     sigset_t mask = made.mask;
@@ -178,11 +178,11 @@ static void follow(pid_t pid, uint64_t begin, uint64_t timeout_ns,
         }
         left = timespec_of(timeout_ns - passed);
         ppoll(&poll, open, timeout_ns ? &left : NULL, &mask);
-        open = open && drain(result, output, size);
+        open = open && target_drain(result, output, size);
     }
     result->run_ns = now_ns() - begin;
     if (open) {
-        drain(result, output, size);
+        target_drain(result, output, size);
     }
     if (result->kind == RING_RESULT_TIMEOUT) {
         return;
@@ -202,7 +202,7 @@ void target_run(char **argv, uint64_t timeout_ns, const uint8_t *input,
 
     memset(result, 0, sizeof(*result));
     error = give_input(input, len);
-    error = error ?: start(argv, &pid);
+    error = error ?: target_start(argv, &pid);
     if (error) {
         result->kind = RING_RESULT_ERROR;
         result->code = error;
@@ -210,5 +210,5 @@ void target_run(char **argv, uint64_t timeout_ns, const uint8_t *input,
     }
     /* this allows the end of the file once TARGET's last child has ended */
     close(made.output[1]);
-    follow(pid, begin, timeout_ns, result, output, size);
+    target_follow(pid, begin, timeout_ns, result, output, size);
 }

@@ -41,7 +41,7 @@ static bool is_too_soon(const SnapctlState *s)
 }
 
 /* An error code, or SNAPCTL_ERROR_NONE */
-static uint32_t check(const SnapctlState *s, uint32_t command)
+static uint32_t command_check(const SnapctlState *s, uint32_t command)
 {
     if (command != SNAPCTL_COMMAND_SAVE && command != SNAPCTL_COMMAND_LOAD) {
         return SNAPCTL_ERROR_COMMAND;
@@ -65,7 +65,7 @@ void snapctl_finish(SnapctlState *s, uint32_t status, uint32_t error)
     s->error = error;
 }
 
-static void refuse(SnapctlState *s, uint32_t error)
+static void command_refuse(SnapctlState *s, uint32_t error)
 {
     trace_snapctl_refused(s->slot, error);
     s->refused++;
@@ -85,10 +85,10 @@ static void begin_stopped(void *opaque)
 
 void snapctl_begin(SnapctlState *s, uint32_t command)
 {
-    uint32_t error = check(s, command);
+    uint32_t error = command_check(s, command);
 
     if (error) {
-        refuse(s, error);
+        command_refuse(s, error);
         return;
     }
     trace_snapctl_accepted(s->slot, command);
@@ -111,7 +111,7 @@ static bool must_wait(void)
 }
 
 /* QEMU reports each failure, but not always its reason */
-static void fail(SnapctlState *s, Error **errp)
+static void command_fail(SnapctlState *s, Error **errp)
 {
     snapctl_finish(s, SNAPCTL_STATUS_FAILED, SNAPCTL_ERROR_HOST);
     if (!*errp) {
@@ -119,7 +119,7 @@ static void fail(SnapctlState *s, Error **errp)
     }
 }
 
-static bool load(SnapctlState *s, const char *tag, Error **errp)
+static bool command_load(SnapctlState *s, const char *tag, Error **errp)
 {
     ERRP_GUARD();
     RunState state = runstate_get();
@@ -130,7 +130,7 @@ static bool load(SnapctlState *s, const char *tag, Error **errp)
         return false;
     }
     if (!load_snapshot(tag, NULL, false, NULL, errp)) {
-        fail(s, errp);
+        command_fail(s, errp);
     }
     /* also after a load that was refused before it changed anything */
     if (ram_reset_vm_is_whole(NULL)) {
@@ -139,14 +139,14 @@ static bool load(SnapctlState *s, const char *tag, Error **errp)
     return true;
 }
 
-static void save(SnapctlState *s, const char *tag, Error **errp)
+static void command_save(SnapctlState *s, const char *tag, Error **errp)
 {
     ERRP_GUARD();
 
     if (save_snapshot(tag, true, NULL, false, NULL, errp)) {
         snapctl_finish(s, SNAPCTL_STATUS_SAVED, SNAPCTL_ERROR_NONE);
     } else {
-        fail(s, errp);
+        command_fail(s, errp);
     }
 }
 
@@ -181,8 +181,8 @@ static void log_failure(SnapctlState *s, Error *err)
 }
 
 /* Takes ownership of @err, which is NULL if the command succeeded */
-static void report(SnapctlState *s, const char *path, uint32_t command,
-                   uint32_t slot, int64_t time_ns, Error *err)
+static void command_report(SnapctlState *s, const char *path, uint32_t command,
+                           uint32_t slot, int64_t time_ns, Error *err)
 {
     SnapctlOutcome *last = g_new0(SnapctlOutcome, 1);
 
@@ -221,7 +221,7 @@ static bool is_missing(const char *tag)
 static uint32_t check_now(const SnapctlState *s)
 {
     /* check again: a migrated command was checked by another host */
-    uint32_t error = check(s, s->command);
+    uint32_t error = command_check(s, s->command);
 
     if (error) {
         return error;
@@ -235,7 +235,7 @@ static uint32_t check_now(const SnapctlState *s)
     return SNAPCTL_ERROR_NONE;
 }
 
-static void execute(SnapctlState *s)
+static void command_execute(SnapctlState *s)
 {
     /* a load may unplug the device */
     g_autofree char *path = object_get_canonical_path(OBJECT(s));
@@ -245,13 +245,13 @@ static void execute(SnapctlState *s)
     Error *err = NULL;
 
     if (error) {
-        refuse(s, error);
+        command_refuse(s, error);
         resume_all_vcpus();
     } else if (command == SNAPCTL_COMMAND_SAVE) {
-        save(s, s->tags[slot], &err);
-        report(s, path, command, slot, get_clock() - begin, err);
-    } else if (load(s, s->tags[slot], &err)) {
-        report(s, path, command, slot, get_clock() - begin, err);
+        command_save(s, s->tags[slot], &err);
+        command_report(s, path, command, slot, get_clock() - begin, err);
+    } else if (command_load(s, s->tags[slot], &err)) {
+        command_report(s, path, command, slot, get_clock() - begin, err);
     } else {
         qemu_bh_schedule(s->bh);
         return;
@@ -275,7 +275,7 @@ static void command_bh(void *opaque)
         vm_stop(requested);
     } else {
         object_ref(OBJECT(s));
-        execute(s);
+        command_execute(s);
         object_unref(OBJECT(s));
     }
 }

@@ -43,7 +43,7 @@ static void vm_state_changed(void *opaque, bool running, RunState state)
     snapctl_go_on(s);
 }
 
-static uint32_t features(SnapctlState *s)
+static uint32_t device_features(SnapctlState *s)
 {
     bool may_save = snapctl_is_allowed(s, SNAPCTL_COMMAND_SAVE);
     bool may_load = snapctl_is_allowed(s, SNAPCTL_COMMAND_LOAD);
@@ -64,7 +64,7 @@ static uint64_t regs_read(void *opaque, hwaddr addr, unsigned size)
     case SNAPCTL_VERSION:
         return SNAPCTL_VERSION_VALUE;
     case SNAPCTL_FEATURES:
-        return features(s);
+        return device_features(s);
     case SNAPCTL_SLOTS:
         return s->nr_tags;
     case SNAPCTL_SLOT:

@@ -44,7 +44,8 @@ bool ram_reset_covers(RAMBlock *rb)
            find_owner(rb, objs);
 }
 
-static void describe(RamResetBlock *blk, RAMBlock *rb, GPtrArray *objs)
+static void block_list_describe(RamResetBlock *blk, RAMBlock *rb,
+                                GPtrArray *objs)
 {
     memory_region_ref(rb->mr);
     blk->rb = rb;
@@ -74,7 +75,7 @@ static void make_list(RamResetBlockList *list)
     list->blocks = g_new0(RamResetBlock, nr);
     RAMBLOCK_FOREACH(rb) {
         if (qemu_ram_is_migratable(rb)) {
-            describe(&list->blocks[list->nr++], rb, objs);
+            block_list_describe(&list->blocks[list->nr++], rb, objs);
             list->bytes += rb->used_length;
         }
     }

@@ -33,7 +33,7 @@ static struct {
     uint64_t fallbacks;
 } reset;
 
-static int64_t now(void)
+static int64_t reset_now(void)
 {
     return get_clock();
 }
@@ -97,9 +97,9 @@ static void plan_block(RamResetBlock *blk, bool left_out, uint64_t expected)
     }
     blk->info->object = g_strdup(ram_reset_id(blk->owner));
     if (blk->map.len) {
-        before = now();
+        before = reset_now();
         plan_strategy(blk);
-        blk->info->reset_ns = now() - before;
+        blk->info->reset_ns = reset_now() - before;
     }
 }
 
@@ -191,7 +191,7 @@ static bool is_late(const RamResetPart *part)
  */
 static void zero_parts(RamResetBlock *blk, bool all)
 {
-    int64_t before = now();
+    int64_t before = reset_now();
 
     blk->zeroed = true;
     for (unsigned i = 0; i < blk->parts->len; i++) {
@@ -202,7 +202,7 @@ static void zero_parts(RamResetBlock *blk, bool all)
         }
         blk->zeroed = blk->zeroed && part->done;
     }
-    blk->info->reset_ns += now() - before;
+    blk->info->reset_ns += reset_now() - before;
 }
 
 /*
@@ -275,7 +275,7 @@ void ram_reset_begin(bool all_notified, uint64_t expected)
 }
 
 /* Records come block by block, so the search starts where the last ended */
-static RamResetBlock *lookup(RAMBlock *rb, const uint8_t *host)
+static RamResetBlock *reset_find_block(RAMBlock *rb, const uint8_t *host)
 {
     unsigned nr = reset.list ? reset.list->nr : 0;
 
@@ -295,7 +295,7 @@ static RamResetBlock *lookup(RAMBlock *rb, const uint8_t *host)
 
 bool ram_reset_do_known_zero(const void *host, size_t size)
 {
-    RamResetBlock *blk = lookup(NULL, host);
+    RamResetBlock *blk = reset_find_block(NULL, host);
 
     return blk && blk->known &&
            zeromap_known(blk->known, (uint8_t *)host - blk->map.host, size);
@@ -303,14 +303,14 @@ bool ram_reset_do_known_zero(const void *host, size_t size)
 
 uint64_t ram_reset_known_run(RAMBlock *rb, ram_addr_t offset, uint64_t max)
 {
-    RamResetBlock *blk = lookup(rb, NULL);
+    RamResetBlock *blk = reset_find_block(rb, NULL);
 
     return blk && blk->known ? zeromap_run(blk->known, offset, max) : 0;
 }
 
 void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
 {
-    RamResetBlock *blk = lookup(rb, NULL);
+    RamResetBlock *blk = reset_find_block(rb, NULL);
 
     if (blk) {
         blk->info->skipped_pages += pages;
@@ -319,7 +319,7 @@ void ram_reset_pages_skipped(RAMBlock *rb, uint64_t pages)
 
 void ram_reset_page_loaded(RAMBlock *rb, ram_addr_t offset, RamResetPage what)
 {
-    RamResetBlock *blk = lookup(rb, NULL);
+    RamResetBlock *blk = reset_find_block(rb, NULL);
     size_t size = qemu_target_page_size();
     bool known;
 

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     reserve_zone = (ReserveZone *)symbol(eal, "rte_memzone_reserve");
     start = now_ms();
     if (init(argc - 2, argv + 2) < 0) {
-        fprintf(stderr, "dpdk-start: DPDK does not start, as it says above\n");
+        fprintf(stderr, "dpdk-start: DPDK does not start, see above\n");
         return 1;
     }
     ready = now_ms();

@@ -81,8 +81,8 @@ static void test_random(void)
         unsigned before = calls;
 
         g_assert(overlay_map_touches(&host, start, end) == any);
-        g_assert_cmpint(overlay_map_take_out(&host, &bits, start, end,
-                                             G_MAXUINT, made, &calls),
+        g_assert_cmpint(overlay_map_cut(&host, &bits, start, end,
+                                        G_MAXUINT, made, &calls),
                         ==, any ? 0 : 1);
         g_assert_cmpuint(calls, ==, before + any);
         memset(bits + start, 0, end - start);
@@ -111,13 +111,13 @@ static void test_refused(void)
     g_assert_true(overlay_map_has(&host, &bits));
     g_assert_true(overlay_map_has(&host, NULL));
     g_assert_false(overlay_map_has(&host, &calls));
-    g_assert_cmpint(overlay_map_take_out(&host, &calls, 0, 1, 9, made, &calls),
+    g_assert_cmpint(overlay_map_cut(&host, &calls, 0, 1, 9, made, &calls),
                     ==, 1);
-    g_assert_cmpint(overlay_map_take_out(&host, NULL, 0, 1, 9, fails,
-                                         &error), ==, -ENOSPC);
+    g_assert_cmpint(overlay_map_cut(&host, NULL, 0, 1, 9, fails,
+                                    &error), ==, -ENOSPC);
     assert_known_as(&host, bits);
     /* The one that has failed counts */
-    g_assert_cmpint(overlay_map_take_out(&host, NULL, 0, 1, 1, made, &calls),
+    g_assert_cmpint(overlay_map_cut(&host, NULL, 0, 1, 1, made, &calls),
                     ==, -ENOMEM);
     g_assert_cmpuint(calls, ==, 0);
     assert_known_as(&host, bits);
@@ -187,8 +187,8 @@ static void test_asked_while_discarding(void)
         Asker asker = { .what = what };
 
         overlay_map_add(&asker.host, NULL, -1, runs);
-        g_assert_cmpint(overlay_map_take_out(&asker.host, NULL, 1, 2, 9,
-                                             made_while_asked, &asker), ==, 0);
+        g_assert_cmpint(overlay_map_cut(&asker.host, NULL, 1, 2, 9,
+                                        made_while_asked, &asker), ==, 0);
         g_thread_join(asker.thread);
         g_assert_true(asker.answered);
         overlay_map_remove(&asker.host);

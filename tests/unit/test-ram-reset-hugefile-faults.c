@@ -115,7 +115,7 @@ static bool run_take(void *opaque)
     if (s->second < 0) {
         return false;
     }
-    ok = is_fine(hugefile_file_take_over(s->fd, s->second, s->file));
+    ok = is_fine(hugefile_file_move_lock(s->fd, s->second, s->file));
     s->fd = -1;
     ok = ok && hugefile_file_watch(s->second, &time);
     if (s->notice >= 0) {

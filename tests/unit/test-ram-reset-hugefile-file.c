@@ -160,23 +160,23 @@ static void test_ram_taken_over(const char *path)
     g_autofree char *second = g_strdup_printf("%s-2", path);
     int from = new_ram(path, 2), to = open(path, O_RDWR);
 
-    g_assert_null(hugefile_file_take_over(from, to, path));
+    g_assert_null(hugefile_file_move_lock(from, to, path));
     g_assert_cmpint(fcntl(from, F_GETFD), ==, -1);
     assert_open_refused(hugefile_file_open, path, "uses it");
     close(to);
     from = opened(hugefile_file_open, path);
     to = new_ram(second, 2);
-    assert_reason(hugefile_file_take_over(dup(from), to, path), "another file");
+    assert_reason(hugefile_file_move_lock(dup(from), to, path), "another file");
     close(to);
     unlink(second);
     to = open(path, O_RDWR);
     unlink(path);
-    assert_reason(hugefile_file_take_over(dup(from), to, path), "another file");
+    assert_reason(hugefile_file_move_lock(dup(from), to, path), "another file");
     close(new_ram(path, 2));
-    assert_reason(hugefile_file_take_over(dup(from), to, path), "another file");
+    assert_reason(hugefile_file_move_lock(dup(from), to, path), "another file");
     close(to);
     to = open(path, O_RDWR);
-    assert_reason(hugefile_file_take_over(from, to, path), "another file");
+    assert_reason(hugefile_file_move_lock(from, to, path), "another file");
     close(to);
 }
 

@@ -134,7 +134,7 @@ static void test_many(Fixture *f, const void *kind)
                             i >= (size_t)turn && (i - turn) % 2 == 0);
         }
         g_assert_cmpint(look(f, PAGES / 4, PAGES / 2), ==, PAGES / 8);
-        g_assert_cmpint(prim_watch_anew(&f->watch, f->mem, PAGES * f->page),
+        g_assert_cmpint(prim_watch_restart(&f->watch, f->mem, PAGES * f->page),
                         ==, 0);
         g_assert_cmpint(look_at_all(f), ==, 0);
     }
@@ -145,8 +145,8 @@ static void test_many(Fixture *f, const void *kind)
 static void test_anew(Fixture *f, const void *kind)
 {
     memset(f->mem + f->page, 2, 20 * f->page);
-    g_assert_cmpint(prim_watch_anew(&f->watch, f->mem + 4 * f->page,
-                                    8 * f->page), ==, 0);
+    g_assert_cmpint(prim_watch_restart(&f->watch, f->mem + 4 * f->page,
+                                       8 * f->page), ==, 0);
     g_assert_cmpint(look_at_all(f), ==, 12);
     for (size_t i = 0; i < 30; i++) {
         g_assert_cmpint(f->seen[i], ==, (i > 0 && i < 4) || (i > 11 && i < 21));
@@ -164,7 +164,7 @@ static void test_other_memory_in_its_place(Fixture *f, const void *kind)
                   MAP_FAILED);
     g_assert_cmpint(look(f, 0, 8), ==, 0);
     g_assert_cmpint(look_at_all(f), ==, -EPERM);
-    g_assert_cmpint(prim_watch_anew(&f->watch, f->mem, PAGES * f->page), ==,
+    g_assert_cmpint(prim_watch_restart(&f->watch, f->mem, PAGES * f->page), ==,
                     -EPERM);
 }
 

@@ -176,7 +176,8 @@ static void known_free(gpointer opaque)
 }
 
 /* A block whose size has changed is a new one */
-static RamResetKnown *lookup(RamResetAuto *ra, const RamResetBlock *blk)
+static RamResetKnown *auto_find_known(RamResetAuto *ra,
+                                      const RamResetBlock *blk)
 {
     RamResetKnown *known = g_hash_table_lookup(ra->blocks, blk->info->name);
 
@@ -207,7 +208,7 @@ static bool costs_of(const RamResetAuto *ra, const RamResetBlock *blk,
 static void auto_plan(RamReset *rr, RamResetBlock *blk)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
-    RamResetKnown *known = lookup(ra, blk);
+    RamResetKnown *known = auto_find_known(ra, blk);
     int64_t before = get_clock();
     MemoryCosts costs;
 

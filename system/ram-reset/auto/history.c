@@ -61,7 +61,7 @@ bool history_fits(const History *h, const RamResetBlock *blk)
  * because the guest has written to it; this is unknown.  Guess that the
  * snapshot's pages lie together, in some of the chunks.
  */
-static void guess(History *h, uint64_t expected)
+static void history_guess(History *h, uint64_t expected)
 {
     uint64_t resident = 0;
     double share, behind = 0;
@@ -109,7 +109,7 @@ void history_update(History *h, const GArray *populated, uint64_t expected)
         past->back = past->discarded ? grown : past->back;
     }
     if (!h->learnt) {
-        guess(h, expected);
+        history_guess(h, expected);
     }
 }
 

@@ -28,7 +28,7 @@ static const char *choice_name(PolicyChoice choice)
            ? "split" : strategies[choice] + strlen(TYPE_RAM_RESET "-");
 }
 
-static RamResetClass *strategy(PolicyChoice choice)
+static RamResetClass *plan_class(PolicyChoice choice)
 {
     return ram_reset_class(strategies[choice]);
 }
@@ -36,13 +36,13 @@ static RamResetClass *strategy(PolicyChoice choice)
 /*
  * The reason why @choice cannot be used for @blk, to be freed; NULL if it can
  */
-static char *refusal(RamReset *rr, const RamResetBlock *blk,
-                     PolicyChoice choice)
+static char *plan_refusal(RamReset *rr, const RamResetBlock *blk,
+                          PolicyChoice choice)
 {
     Error *err = NULL;
     char *reason;
 
-    if (strategy(choice)->supports(rr, blk, &err)) {
+    if (plan_class(choice)->supports(rr, blk, &err)) {
         return NULL;
     }
     reason = g_strdup(error_get_pretty(err));
@@ -50,7 +50,7 @@ static char *refusal(RamReset *rr, const RamResetBlock *blk,
     return reason;
 }
 
-static void tell_sums(RamResetDecision *info, const PolicyFacts *facts)
+static void plan_describe_sums(RamResetDecision *info, const PolicyFacts *facts)
 {
     for (size_t i = 0; i < facts->nr_chunks; i++) {
         info->resident += (uint64_t)facts->chunks[i].resident * PAGE_SIZE;
@@ -60,8 +60,9 @@ static void tell_sums(RamResetDecision *info, const PolicyFacts *facts)
 }
 
 /* Take ownership of the strings in @refusals */
-static RamResetDecision *tell(const PolicyDecision *decision,
-                              const PolicyFacts *facts, char **refusals)
+static RamResetDecision *plan_describe(const PolicyDecision *decision,
+                                       const PolicyFacts *facts,
+                                       char **refusals)
 {
     RamResetDecision *info = g_new0(RamResetDecision, 1);
     RamResetCandidateList **tail = &info->candidates;
@@ -85,14 +86,14 @@ static RamResetDecision *tell(const PolicyDecision *decision,
         }
         QAPI_LIST_APPEND(tail, candidate);
     }
-    tell_sums(info, facts);
+    plan_describe_sums(info, facts);
     return info;
 }
 
-static void add_part(RamResetBlock *blk, uint64_t start, uint64_t end,
-                     PolicyChoice choice)
+static void plan_add_part(RamResetBlock *blk, uint64_t start, uint64_t end,
+                          PolicyChoice choice)
 {
-    ram_reset_add_part(blk, start, end - start, strategy(choice));
+    ram_reset_add_part(blk, start, end - start, plan_class(choice));
 }
 
 /* The parts of @data in chunks that are not discarded; frees @data */
@@ -121,8 +122,8 @@ static GArray *without_discarded(GArray *data, uint64_t chunk,
  * snapshot's own pages as any clearing does.  Returns the number of bytes to be
  * discarded.
  */
-static uint64_t split(RamResetBlock *blk, size_t nr_chunks, uint64_t chunk,
-                      const bool *discard)
+static uint64_t plan_split(RamResetBlock *blk, size_t nr_chunks, uint64_t chunk,
+                           const bool *discard)
 {
     uint64_t discarded = 0;
     size_t from, to;
@@ -136,11 +137,11 @@ static uint64_t split(RamResetBlock *blk, size_t nr_chunks, uint64_t chunk,
         }
         end = MIN(to * chunk, blk->map.len);
         if (discard[from]) {
-            add_part(blk, start, end, POLICY_DISCARD);
+            plan_add_part(blk, start, end, POLICY_DISCARD);
             discarded += end - start;
         }
     }
-    add_part(blk, 0, blk->map.len, POLICY_CLEAR);
+    plan_add_part(blk, 0, blk->map.len, POLICY_CLEAR);
     if (blk->data) {
         blk->data = without_discarded(blk->data, chunk, discard);
     }
@@ -166,9 +167,10 @@ static GArray *find_populated(RamResetBlock *blk, bool exclusive)
     return data;
 }
 
-static AutoPlan decide(RamReset *rr, RamResetBlock *blk,
-                       RamResetObjective objective, const MemoryCosts *costs,
-                       const History *history, char **refusals)
+static AutoPlan plan_decide(RamReset *rr, RamResetBlock *blk,
+                            RamResetObjective objective,
+                            const MemoryCosts *costs, const History *history,
+                            char **refusals)
 {
     size_t nr;
     uint64_t chunk;
@@ -187,11 +189,11 @@ static AutoPlan decide(RamReset *rr, RamResetBlock *blk,
     g_autofree bool *discard = g_new0(bool, nr);
     PolicyDecision decision = policy_decide(costs, &facts, discard);
 
-    blk->info->decision = tell(&decision, &facts, refusals);
+    blk->info->decision = plan_describe(&decision, &facts, refusals);
     if (decision.choice == POLICY_SPLIT) {
-        blk->info->decision->discarded = split(blk, nr, chunk, discard);
+        blk->info->decision->discarded = plan_split(blk, nr, chunk, discard);
     } else {
-        add_part(blk, 0, blk->map.len, decision.choice);
+        plan_add_part(blk, 0, blk->map.len, decision.choice);
     }
     blk->cleared = g_new0(uint32_t, nr * (chunk / RAM_RESET_CHUNK));
     return (AutoPlan) {
@@ -207,15 +209,15 @@ AutoPlan auto_plan_cheapest(RamReset *rr, RamResetBlock *blk,
                             const MemoryCosts *costs, History *history)
 {
     char *refusals[POLICY_NR_CHOICES] = {
-        [POLICY_DISCARD] = refusal(rr, blk, POLICY_DISCARD),
-        [POLICY_REMAP] = refusal(rr, blk, POLICY_REMAP),
+        [POLICY_DISCARD] = plan_refusal(rr, blk, POLICY_DISCARD),
+        [POLICY_REMAP] = plan_refusal(rr, blk, POLICY_REMAP),
     };
     g_autoptr(GArray) populated = find_populated(
         blk, !blk->map.shared || !refusals[POLICY_REMAP]);
     AutoPlan plan;
 
     history_update(history, populated, blk->expected);
-    plan = decide(rr, blk, objective, costs, history, refusals);
+    plan = plan_decide(rr, blk, objective, costs, history, refusals);
     blk->info->strategy = g_strdup(choice_name(plan.choice));
     blk->info->reason = g_strdup_printf("the cheapest for '%s', by '%s'",
                                         RamResetObjective_str(objective),
@@ -225,11 +227,11 @@ AutoPlan auto_plan_cheapest(RamReset *rr, RamResetBlock *blk,
 
 void auto_plan_without_costs(RamReset *rr, RamResetBlock *blk)
 {
-    g_autofree char *refused = refusal(rr, blk, POLICY_DISCARD);
+    g_autofree char *refused = plan_refusal(rr, blk, POLICY_DISCARD);
 
     blk->info->strategy = g_strdup(choice_name(POLICY_CLEAR));
     blk->info->reason = g_strdup_printf(
         "this is always possible; others: %s",
         refused ?: "what this kind of memory costs is not known");
-    add_part(blk, 0, blk->map.len, POLICY_CLEAR);
+    plan_add_part(blk, 0, blk->map.len, POLICY_CLEAR);
 }

@@ -52,7 +52,7 @@
  * strategy
  */
 #define MOST_AT_ONCE  1.5
-#define FORGET        0.98
+#define DECAY        0.98
 
 /*
  * A choice must take less than this share of the time of an earlier choice in
@@ -89,7 +89,7 @@ double policy_score(PolicyObjective objective, const PolicyEstimate *e)
     }
 }
 
-static void add(PolicyEstimate *sum, const PolicyEstimate *e)
+static void policy_add(PolicyEstimate *sum, const PolicyEstimate *e)
 {
     sum->reset += e->reset;
     sum->load += e->load;
@@ -108,8 +108,8 @@ double policy_granules(uint32_t granule, uint32_t chunk_pages, uint32_t pages)
     return all <= 1 ? pages > 0 : all * (1 - pow(1 - 1 / all, pages));
 }
 
-static double granules(const MemoryCosts *costs, const PolicyFacts *facts,
-                       uint32_t pages)
+static double policy_granules_of(const MemoryCosts *costs,
+                                 const PolicyFacts *facts, uint32_t pages)
 {
     return policy_granules(costs->granule, facts->chunk_pages, pages);
 }
@@ -134,7 +134,7 @@ static PolicyEstimate estimate_clear(const MemoryCosts *costs,
     uint32_t missing = c->stored - MIN(c->resident, c->stored);
     /* If a granule fills a chunk, it is either present as a whole or absent */
     double brought = costs->granule >= facts->chunk_pages && c->resident
-                     ? 0 : granules(costs, facts, missing);
+                     ? 0 : policy_granules_of(costs, facts, missing);
 
     return (PolicyEstimate) {
         .possible = true,
@@ -153,13 +153,13 @@ static PolicyEstimate estimate_empty(const MemoryCosts *costs,
 {
     bool populated = remap && facts->prealloc;
     double all = (double)facts->chunk_pages / costs->granule;
-    double loaded = granules(costs, facts, c->stored);
-    double touched = granules(costs, facts, c->stored + c->again);
+    double loaded = policy_granules_of(costs, facts, c->stored);
+    double touched = policy_granules_of(costs, facts, c->stored + c->again);
     /*
      * Assume that the guest uses the same share of the loaded pages as of the
      * rest
      */
-    double mapped = granules(costs, facts, MIN(c->stored, c->again));
+    double mapped = policy_granules_of(costs, facts, MIN(c->stored, c->again));
     double fault = populated ? 0 : costs->fault;
 
     return (PolicyEstimate) {
@@ -178,8 +178,9 @@ static PolicyEstimate estimate_empty(const MemoryCosts *costs,
  * Work backwards.  At first @discard has the best choice for a chunk if the
  * chunk before it is cleared, and @follow the best choice if that is discarded.
  */
-static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
-                            unsigned threads, bool *discard)
+static PolicyEstimate policy_split(const MemoryCosts *costs,
+                                   const PolicyFacts *facts,
+                                   unsigned threads, bool *discard)
 {
     g_autofree bool *follow = g_new(bool, facts->nr_chunks);
     double after_clear = 0, after_discard = 0;
@@ -208,7 +209,7 @@ static PolicyEstimate split(const MemoryCosts *costs, const PolicyFacts *facts,
         discarding = discard[i];
         e = discarding ? estimate_empty(costs, facts, c, false)
                      : estimate_clear(costs, facts, c, threads);
-        add(&sum, &e);
+        policy_add(&sum, &e);
     }
     return sum;
 }
@@ -252,12 +253,12 @@ PolicyDecision policy_decide(const MemoryCosts *costs,
         PolicyEstimate discarded = estimate_empty(costs, facts, c, false);
         PolicyEstimate fresh = estimate_empty(costs, facts, c, true);
 
-        add(&e[POLICY_CLEAR], &clear);
-        add(&e[POLICY_DISCARD], &discarded);
-        add(&e[POLICY_REMAP], &fresh);
+        policy_add(&e[POLICY_CLEAR], &clear);
+        policy_add(&e[POLICY_DISCARD], &discarded);
+        policy_add(&e[POLICY_REMAP], &fresh);
     }
     if (facts->can_discard && facts->can_split && facts->nr_chunks > 1) {
-        e[POLICY_SPLIT] = split(costs, facts, threads, discard);
+        e[POLICY_SPLIT] = policy_split(costs, facts, threads, discard);
     }
     for (PolicyChoice c = POLICY_DISCARD; c < POLICY_NR_CHOICES; c++) {
         if (e[c].possible && is_better(facts->objective, e, c, d.choice)) {
@@ -303,5 +304,5 @@ double policy_slower(double slower, double ratio)
 
 double policy_slower_unused(double slower)
 {
-    return pow(slower, FORGET);
+    return pow(slower, DECAY);
 }

@@ -22,8 +22,8 @@
  * The guest's pages are checked after this time, then each time after twice as
  * long, up to the last
  */
-#define FIRST_LOOK_MS   20
-#define LAST_LOOK_MS    10240
+#define FIRST_CHECK_MS   20
+#define LAST_CHECK_MS    10240
 
 /* Bytes; if the guest has populated less, nothing can be said about it */
 #define ENOUGH          (1 * MiB)
@@ -44,7 +44,7 @@ typedef struct Watched {
 /* Array of Watched *; protected by the BQL */
 static GPtrArray *watched;
 
-static void advise(const Watched *w, int advice)
+static void base_pages_advise(const Watched *w, int advice)
 {
     /* A refusal is not an error: then there are no hugepages */
     qemu_madvise(w->host, w->len, advice);
@@ -100,15 +100,15 @@ static bool is_dense(const Watched *w, uint64_t *populated)
            *populated / qemu_real_host_page_size() >= DENSE * hugepages;
 }
 
-static void look(void *opaque)
+static void base_pages_check(void *opaque)
 {
     Watched *w = opaque;
     uint64_t populated;
     bool dense = is_dense(w, &populated);
 
     trace_ram_reset_base_pages(w->host, w->pause_ms, populated, dense);
-    if (dense || w->pause_ms >= LAST_LOOK_MS) {
-        advise(w, QEMU_MADV_HUGEPAGE);
+    if (dense || w->pause_ms >= LAST_CHECK_MS) {
+        base_pages_advise(w, QEMU_MADV_HUGEPAGE);
         ram_reset_base_pages_end(w->host);
         return;
     }
@@ -126,9 +126,9 @@ void ram_reset_base_pages(RAMBlock *rb)
     ram_reset_base_pages_end(rb->host);
     w->host = rb->host;
     w->len = ROUND_UP(rb->max_length, rb->page_size);
-    w->pause_ms = FIRST_LOOK_MS;
-    w->timer = timer_new_ms(QEMU_CLOCK_REALTIME, look, w);
+    w->pause_ms = FIRST_CHECK_MS;
+    w->timer = timer_new_ms(QEMU_CLOCK_REALTIME, base_pages_check, w);
     g_ptr_array_add(watched, w);
-    advise(w, QEMU_MADV_NOHUGEPAGE);
+    base_pages_advise(w, QEMU_MADV_NOHUGEPAGE);
     timer_mod(w->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + w->pause_ms);
 }

@@ -124,7 +124,7 @@ bool ram_reset_block_is_preallocated(const RamResetBlock *blk)
 }
 
 /* @opaque: a memory backend */
-static int preallocates(Object *obj, void *opaque)
+static int backend_preallocates(Object *obj, void *opaque)
 {
     return object_dynamic_cast(obj, "virtio-mem") &&
            object_property_get_link(obj, "memdev", NULL) == opaque &&
@@ -138,7 +138,7 @@ bool ram_reset_block_has_preallocated_parts(const RamResetBlock *blk)
     /* The manager is a device with plugged parts, or a part of it */
     return memory_region_has_ram_discard_manager(blk->rb->mr) &&
            object_child_foreach_recursive(OBJECT(current_machine),
-                                          preallocates, backend);
+                                          backend_preallocates, backend);
 }
 
 static bool any_block(RAMBlock *rb)

@@ -92,7 +92,7 @@ void ram_reset_add_pieces(const RamResetBlock *blk, GArray *pieces,
     }
 }
 
-static RamResetPiece total(GArray *pieces)
+static RamResetPiece clear_total(GArray *pieces)
 {
     RamResetPiece sum = { 0 };
 
@@ -107,11 +107,11 @@ uint64_t ram_reset_clear_pieces(uint8_t *host, GArray *pieces,
                                 unsigned threads)
 {
     ClearJob job = { .host = host, .pieces = pieces };
-    unsigned nr = MIN(threads, DIV_ROUND_UP(total(pieces).len,
+    unsigned nr = MIN(threads, DIV_ROUND_UP(clear_total(pieces).len,
                                             BYTES_A_THREAD));
 
     ram_reset_in_threads(nr, clear_worker, &job);
-    return total(pieces).cleared;
+    return clear_total(pieces).cleared;
 }
 
 void ram_reset_clear_block(RamResetBlock *blk, GArray *pieces,

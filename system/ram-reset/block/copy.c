@@ -25,8 +25,8 @@ struct RamCopy {
 };
 
 /* Takes ownership of @copy, which may be MAP_FAILED */
-static RamCopy *new_copy(uint8_t *copy, uint64_t map_len, uint64_t len,
-                         size_t page_size)
+static RamCopy *ram_copy_alloc(uint8_t *copy, uint64_t map_len, uint64_t len,
+                               size_t page_size)
 {
     RamCopy *t = g_new0(RamCopy, 1);
     bool failed = copy == MAP_FAILED;
@@ -60,15 +60,15 @@ RamCopy *ram_copy_new(uint64_t len, size_t page_size)
     if (copy != MAP_FAILED) {
         madvise(copy, len, MADV_NOHUGEPAGE);
     }
-    return new_copy(copy, len, len, page_size);
+    return ram_copy_alloc(copy, len, len, page_size);
 }
 
 RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
                           size_t page_size, const GArray *runs)
 {
-    RamCopy *t = new_copy(mmap(NULL, room, PROT_READ,
-                               MAP_SHARED | MAP_NORESERVE, fd, offset),
-                          room, len, page_size);
+    RamCopy *t = ram_copy_alloc(mmap(NULL, room, PROT_READ,
+                                     MAP_SHARED | MAP_NORESERVE, fd, offset),
+                                room, len, page_size);
 
     for (unsigned i = 0; t && i < runs->len; i++) {
         PrimRange run = g_array_index(runs, PrimRange, i);
@@ -153,7 +153,7 @@ static bool is_same(const RamCopy *t, const uint8_t *host, uint64_t page)
            : buffer_is_zero(host + at, t->page_size);
 }
 
-static unsigned long sample(unsigned turn)
+static unsigned long copy_sample(unsigned turn)
 {
     unsigned long bits = 0;
 
@@ -164,8 +164,8 @@ static unsigned long sample(unsigned turn)
 }
 
 /* The pages of word @w that are untracked, @candidates and unchanged */
-static unsigned long unchanged(const RamCopy *t, const uint8_t *host,
-                               size_t w, unsigned long candidates)
+static unsigned long copy_unchanged(const RamCopy *t, const uint8_t *host,
+                                    size_t w, unsigned long candidates)
 {
     unsigned long found = 0;
 
@@ -198,7 +198,7 @@ void ram_copy_restore(RamCopy *t, uint8_t *host,
                       const unsigned long *dirty, size_t first, size_t last,
                       unsigned turn, bool leave_zeros, RamCopyCounts *counts)
 {
-    const unsigned long sampled = sample(turn);
+    const unsigned long sampled = copy_sample(turn);
     const size_t size = t->page_size;
 
     for (size_t w = first; w < last; w++) {
@@ -208,7 +208,7 @@ void ram_copy_restore(RamCopy *t, uint8_t *host,
             continue;
         }
         counts->cold += __builtin_popcountl(now & ~t->untracked[w]);
-        left = unchanged(t, host, w, t->untracked[w] & now & sampled);
+        left = copy_unchanged(t, host, w, t->untracked[w] & now & sampled);
         t->untracked[w] = (t->untracked[w] | t->dirty[w]) & now & ~left;
         t->dirty[w] = now & ~left;
         counts->untracked += __builtin_popcountl(t->untracked[w]);

@@ -28,7 +28,7 @@ static GArray *ask_kernel(const RamResetBlock *blk, PrimBacking backing,
     return data;
 }
 
-static int by_start(const void *a, const void *b)
+static int data_by_start(const void *a, const void *b)
 {
     uint64_t x = ((const PrimRange *)a)->start;
     uint64_t y = ((const PrimRange *)b)->start;
@@ -48,7 +48,7 @@ static GArray *find_in_mapped(const RamResetBlock *blk, const GArray *runs,
     GArray *merged = prim_ranges_new();
 
     prim_ranges_add_within(data, runs, start, end);
-    g_array_sort(data, by_start);
+    g_array_sort(data, data_by_start);
     prim_ranges_add_within(merged, data, start, end);
     return merged;
 }

@@ -38,7 +38,7 @@ char *ram_reset_fresh_refusal(const RamResetBlock *blk)
     return reason ? g_strdup(reason) : ram_reset_block_external_user(blk);
 }
 
-static void advise(const PrimMap *map, int advice)
+static void fresh_advise(const PrimMap *map, int advice)
 {
     ++*map->calls;
     /* A refusal is not an error, as it was not when RAM was made */
@@ -54,18 +54,18 @@ void ram_reset_advise_as_before(RAMBlock *rb, const PrimMap *map)
                 (!backend || backend->dump);
 
     if (merge) {
-        advise(map, QEMU_MADV_MERGEABLE);
+        fresh_advise(map, QEMU_MADV_MERGEABLE);
     }
     if (!dump) {
-        advise(map, QEMU_MADV_DONTDUMP);
+        fresh_advise(map, QEMU_MADV_DONTDUMP);
     }
-    advise(map, QEMU_MADV_HUGEPAGE);
+    fresh_advise(map, QEMU_MADV_HUGEPAGE);
     if (!qtest_enabled()) {
-        advise(map, QEMU_MADV_DONTFORK);
+        fresh_advise(map, QEMU_MADV_DONTFORK);
     }
 }
 
-static int preallocate(const RamResetBlock *blk)
+static int fresh_preallocate(const RamResetBlock *blk)
 {
     HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
     Error *err = NULL;
@@ -106,7 +106,7 @@ int ram_reset_fresh(RamResetBlock *blk)
     ram_block_notify_add(rb->host, rb->used_length, rb->max_length);
     ram_reset_advise_as_before(rb, &map);
     if (!ret && ram_reset_block_is_preallocated(blk)) {
-        ret = preallocate(blk);
+        ret = fresh_preallocate(blk);
     }
     if (!ret) {
         blk->info->zeroed_bytes += blk->map.len;

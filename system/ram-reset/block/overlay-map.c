@@ -34,7 +34,7 @@ static void update_any(void)
                      __ATOMIC_RELAXED);
 }
 
-static void clear(void *mapped)
+static void mapped_clear(void *mapped)
 {
     Mapped *m = mapped;
 
@@ -44,7 +44,7 @@ static void clear(void *mapped)
     g_array_unref(m->runs);
 }
 
-static Mapped *find(const void *host, const void *rb)
+static Mapped *mapped_find(const void *host, const void *rb)
 {
     for (unsigned i = 0; all_mapped && i < all_mapped->len; i++) {
         Mapped *m = &g_array_index(all_mapped, Mapped, i);
@@ -74,7 +74,7 @@ static unsigned first_run(const Mapped *m, uint64_t at)
     return low;
 }
 
-static bool touches(const Mapped *m, uint64_t start, uint64_t end)
+static bool mapped_touches(const Mapped *m, uint64_t start, uint64_t end)
 {
     unsigned i = first_run(m, start);
 
@@ -82,7 +82,7 @@ static bool touches(const Mapped *m, uint64_t start, uint64_t end)
            g_array_index(m->runs, PrimRange, i).start < end;
 }
 
-static void take_out(Mapped *m, uint64_t start, uint64_t end)
+static void mapped_cut(Mapped *m, uint64_t start, uint64_t end)
 {
     GArray *left = prim_ranges_new();
 
@@ -92,7 +92,7 @@ static void take_out(Mapped *m, uint64_t start, uint64_t end)
     m->runs = left;
 }
 
-static unsigned count_taken_out(void)
+static unsigned count_cut(void)
 {
     unsigned nr = 0;
 
@@ -113,7 +113,7 @@ void overlay_map_add(const void *host, const void *rb, int fd,
     g_mutex_lock(&lock);
     if (!all_mapped) {
         all_mapped = g_array_new(false, false, sizeof(Mapped));
-        g_array_set_clear_func(all_mapped, clear);
+        g_array_set_clear_func(all_mapped, mapped_clear);
     }
     g_array_append_val(all_mapped, m);
     update_any();
@@ -125,7 +125,7 @@ void overlay_map_remove(const void *host)
     Mapped *m;
 
     g_mutex_lock(&lock);
-    m = find(host, NULL);
+    m = mapped_find(host, NULL);
     if (m) {
         g_array_remove_index_fast(all_mapped, m - (Mapped *)all_mapped->data);
         update_any();
@@ -149,7 +149,7 @@ bool overlay_map_has(const void *host, const void *rb)
     bool known;
 
     g_mutex_lock(&lock);
-    known = find(host, rb);
+    known = mapped_find(host, rb);
     g_mutex_unlock(&lock);
     return known;
 }
@@ -160,7 +160,7 @@ GArray *overlay_map_copy(const void *host, const void *rb)
     GArray *runs;
 
     g_mutex_lock(&lock);
-    m = find(host, rb);
+    m = mapped_find(host, rb);
     runs = m ? g_array_copy(m->runs) : NULL;
     g_mutex_unlock(&lock);
     return runs;
@@ -172,28 +172,28 @@ bool overlay_map_touches(const void *host, uint64_t start, uint64_t end)
     bool touch;
 
     g_mutex_lock(&lock);
-    m = find(host, NULL);
-    touch = m && touches(m, start, end);
+    m = mapped_find(host, NULL);
+    touch = m && mapped_touches(m, start, end);
     g_mutex_unlock(&lock);
     return touch;
 }
 
-int overlay_map_take_out(const void *host, const void *rb, uint64_t start,
-                         uint64_t end, unsigned max,
-                         int (*make)(void *opaque), void *opaque)
+int overlay_map_cut(const void *host, const void *rb, uint64_t start,
+                    uint64_t end, unsigned max,
+                    int (*make)(void *opaque), void *opaque)
 {
     int ret = -ENOMEM;
     Mapped *m;
 
     g_mutex_lock(&lock);
-    m = find(host, rb);
-    if (!m || !touches(m, start, end)) {
+    m = mapped_find(host, rb);
+    if (!m || !mapped_touches(m, start, end)) {
         ret = 1;
-    } else if (count_taken_out() < max) {
+    } else if (count_cut() < max) {
         m->taken_out++;
         ret = make(opaque);
         if (ret >= 0) {
-            take_out(m, start, end);
+            mapped_cut(m, start, end);
             ret = 0;
         }
     }

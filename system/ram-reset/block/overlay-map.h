@@ -56,8 +56,8 @@ bool overlay_map_touches(const void *host, uint64_t start, uint64_t end);
  * Returns: 1 if no run lies there, 0 if the range has been taken out, -ENOMEM
  *     if too many parts have been taken out before, or -errno from @make
  */
-int overlay_map_take_out(const void *host, const void *rb, uint64_t start,
-                         uint64_t end, unsigned max,
-                         int (*make)(void *opaque), void *opaque);
+int overlay_map_cut(const void *host, const void *rb, uint64_t start,
+                    uint64_t end, unsigned max,
+                    int (*make)(void *opaque), void *opaque);
 
 #endif

@@ -28,18 +28,18 @@ static struct {
     RAMBlockNotifier notifier;
 } overlay;
 
-static void forget(const uint8_t *host)
+static void overlay_drop(const uint8_t *host)
 {
     ram_reset_base_pages_end(host);
     overlay_map_remove(host);
 }
 
 /* A block is being unplugged, which may happen whenever the BQL is released */
-static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
-                          size_t max_size)
+static void overlay_block_removed(RAMBlockNotifier *n, void *host, size_t size,
+                                  size_t max_size)
 {
     if (host != overlay.replacing) {
-        forget(host);
+        overlay_drop(host);
     }
 }
 
@@ -53,11 +53,11 @@ static unsigned count_max_discards(void)
     return MAX(max / 16, 1);
 }
 
-static void note(const RamResetBlock *blk, int fd, const GArray *runs)
+static void overlay_note(const RamResetBlock *blk, int fd, const GArray *runs)
 {
     if (!overlay.notifier.ram_block_removed) {
         overlay.max_discards = count_max_discards();
-        overlay.notifier.ram_block_removed = block_removed;
+        overlay.notifier.ram_block_removed = overlay_block_removed;
         ram_block_notifier_add(&overlay.notifier);
     }
     overlay_map_add(blk->rb->host, blk->rb, fd, runs);
@@ -94,7 +94,7 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
 }
 
 /* Reset the block by fresh memory, whatever its own strategy is */
-static int replace(RamResetBlock *blk)
+static int overlay_replace(RamResetBlock *blk)
 {
     int ret;
 
@@ -102,7 +102,7 @@ static int replace(RamResetBlock *blk)
     ret = ram_reset_fresh(blk);
     overlay.replacing = NULL;
     if (ret >= 0) {
-        forget(blk->rb->host);
+        overlay_drop(blk->rb->host);
     }
     return ret;
 }
@@ -110,7 +110,7 @@ static int replace(RamResetBlock *blk)
 int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
 {
     PrimMap map = ram_reset_block_whole_map(blk);
-    int ret = replace(blk);
+    int ret = overlay_replace(blk);
 
     if (ret < 0) {
         return ret;
@@ -119,7 +119,7 @@ int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
      * Note the runs before mapping them, so that no mapping is unknown after a
      * failure
      */
-    note(blk, from->fd, from->runs);
+    overlay_note(blk, from->fd, from->runs);
     ret = prim_overlay(&map, from->fd, from->offset,
                        (PrimRange *)from->runs->data, from->runs->len);
     if (ret == -EFAULT) {
@@ -138,7 +138,7 @@ void ram_reset_unmap(RamResetBlock *blk)
     if (blk->owner && overlay_map_has(blk->rb->host, blk->rb)) {
         refusal = ram_reset_fresh_refusal(blk);
         if (!refusal) {
-            replace(blk);
+            overlay_replace(blk);
         }
     }
 }
@@ -148,7 +148,7 @@ typedef struct Discard {
     PrimRange range;
 } Discard;
 
-static int discard(void *opaque)
+static int overlay_discard(void *opaque)
 {
     Discard *d = opaque;
 
@@ -162,8 +162,8 @@ bool ram_reset_do_discard(RAMBlock *rb, uint64_t start, uint64_t len)
     int ret;
 
     d.map.calls = &calls;
-    ret = overlay_map_take_out(rb->host, rb, start, start + len,
-                               overlay.max_discards, discard, &d);
+    ret = overlay_map_cut(rb->host, rb, start, start + len,
+                          overlay.max_discards, overlay_discard, &d);
     if (ret == 1) {
         return false;
     }

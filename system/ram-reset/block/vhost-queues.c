@@ -27,7 +27,7 @@
  * queue may
  */
 #define WAIT_PART       4
-#define DOUBT_PART      100
+#define UNLIKELY_PART      100
 /*
  * The interval for asking whether a back end is still there, while we wait for
  * it
@@ -88,7 +88,7 @@ static bool is_packed(const VhostQueues *q)
 }
 
 /* The index of a ring of available, or of used, buffers */
-static uint16_t read_index(VirtIODevice *vdev, hwaddr ring)
+static uint16_t queue_read_index(VirtIODevice *vdev, hwaddr ring)
 {
     uint16_t index = address_space_lduw_le(&address_space_memory,
                                            ring + sizeof(uint16_t),
@@ -99,25 +99,25 @@ static uint16_t read_index(VirtIODevice *vdev, hwaddr ring)
     return big ? bswap16(index) : index;
 }
 
-static uint16_t available(const VhostQueues *q, unsigned i)
+static uint16_t queue_available(const VhostQueues *q, unsigned i)
 {
-    return read_index(q->vdev,
-                      virtio_queue_get_avail_addr(q->vdev, queue_nr(q, i)));
+    return queue_read_index(
+        q->vdev, virtio_queue_get_avail_addr(q->vdev, queue_nr(q, i)));
 }
 
 /* The index of finished requests, with lost ones counted as finished */
-static uint16_t finished(const VhostQueues *q, unsigned i)
+static uint16_t queue_finished(const VhostQueues *q, unsigned i)
 {
-    return read_index(q->vdev,
-                      virtio_queue_get_used_addr(q->vdev, queue_nr(q, i))) +
-           q->lost[i];
+    return queue_read_index(
+        q->vdev, virtio_queue_get_used_addr(q->vdev, queue_nr(q, i))) +
+        q->lost[i];
 }
 
 /*
  * The number of requests that the back end had taken when it was started, or
  * stopped
  */
-static unsigned taken(const VhostQueues *q, unsigned i)
+static unsigned queue_taken(const VhostQueues *q, unsigned i)
 {
     return virtio_queue_get_last_avail_idx(q->vdev, queue_nr(q, i));
 }
@@ -161,7 +161,7 @@ void vhost_queues_look(VhostQueues *q, const RamResetLogger *logger)
         .vdev = logger->dev->started ? logger->dev->vdev : NULL,
     };
     for (unsigned i = 0; q->vdev && i < logger->dev->nvqs; i++) {
-        q->start[i] = taken(q, i);
+        q->start[i] = queue_taken(q, i);
     }
 }
 
@@ -170,8 +170,8 @@ void vhost_queues_started(VhostQueues *q)
     for (unsigned i = 0; q->vdev && i < q->logger.dev->nvqs; i++) {
         q->lost[i] = 0;
         if (queue_exists(q, i) && !is_packed(q) &&
-            available(q, i) == q->start[i]) {
-            q->lost[i] = q->start[i] - finished(q, i);
+            queue_available(q, i) == q->start[i]) {
+            q->lost[i] = q->start[i] - queue_finished(q, i);
         }
     }
 }
@@ -180,7 +180,8 @@ bool vhost_queues_all_taken(const VhostQueues *q)
 {
     for (unsigned i = 0; q->vdev && i < q->logger.dev->nvqs; i++) {
         if (has_requests(q, i) &&
-            (is_packed(q) || available(q, i) != (uint16_t)taken(q, i))) {
+            (is_packed(q) ||
+             queue_available(q, i) != (uint16_t)queue_taken(q, i))) {
             return false;
         }
     }
@@ -199,7 +200,7 @@ static bool is_awaited(const VhostQueues *q, unsigned i)
     if (region) {
         return !region_is_empty(q, region, i);
     }
-    waiting = available(q, i) - finished(q, i);
+    waiting = queue_available(q, i) - queue_finished(q, i);
     return waiting && has_room(q, i, waiting);
 }
 
@@ -208,16 +209,18 @@ static bool is_awaited(const VhostQueues *q, unsigned i)
  * the back end was started.  This also happens if the indices have wrapped
  * around.
  */
-static bool is_doubtful(const VhostQueues *q, unsigned i)
+static bool is_unlikely(const VhostQueues *q, unsigned i)
 {
-    return !find_region(q) && (uint16_t)(available(q, i) - finished(q, i)) >
-                              (uint16_t)(available(q, i) - q->start[i]);
+    uint16_t available = queue_available(q, i);
+
+    return !find_region(q) && (uint16_t)(available - queue_finished(q, i)) >
+                              (uint16_t)(available - q->start[i]);
 }
 
 static bool any_awaited(const VhostQueues *q, bool and_likely)
 {
     for (unsigned i = 0; q->vdev && i < q->logger.dev->nvqs; i++) {
-        if (is_awaited(q, i) && !(and_likely && is_doubtful(q, i))) {
+        if (is_awaited(q, i) && !(and_likely && is_unlikely(q, i))) {
             return true;
         }
     }
@@ -238,13 +241,13 @@ bool vhost_queues_has_backend(const VhostQueues *q)
  * The guest may have been stopped before it notified the back end of a
  * request.  A back end that has replied twice has seen the notification.
  */
-static void notify(const VhostQueues *q)
+static void queue_notify(const VhostQueues *q)
 {
     bool any = false;
 
     for (unsigned i = 0; q->vdev && i < q->logger.dev->nvqs; i++) {
         if (has_requests(q, i) && !is_packed(q) &&
-            available(q, i) != finished(q, i)) {
+            queue_available(q, i) != queue_finished(q, i)) {
             event_notifier_set(virtio_queue_get_host_notifier(
                 virtio_get_queue(q->vdev, queue_nr(q, i))));
             any = true;
@@ -260,12 +263,12 @@ void vhost_queues_wait(const VhostQueues *q)
 {
     int64_t begin = get_clock(), asked = begin, now = begin, limit;
 
-    notify(q);
+    queue_notify(q);
     if (!any_awaited(q, false)) {
         return;
     }
     refill_patience();
-    limit = patience.ns / (any_awaited(q, true) ? WAIT_PART : DOUBT_PART);
+    limit = patience.ns / (any_awaited(q, true) ? WAIT_PART : UNLIKELY_PART);
     while (any_awaited(q, false) && now - begin < limit) {
         g_usleep(20);
         now = get_clock();
@@ -287,7 +290,7 @@ static VhostQueuesState queue_state(const VhostQueues *q, unsigned i)
     const struct vhost_inflight *region = find_region(q);
     VhostQueuesState busy = has_requests(q, i) ? VHOST_QUEUES_BUSY
                                                : VHOST_QUEUES_EVENTS;
-    unsigned now = queue_exists(q, i) ? taken(q, i) : 0;
+    unsigned now = queue_exists(q, i) ? queue_taken(q, i) : 0;
 
     if (!queue_exists(q, i)) {
         return VHOST_QUEUES_IDLE;
@@ -299,7 +302,7 @@ static VhostQueuesState queue_state(const VhostQueues *q, unsigned i)
     if (region && has_requests(q, i)) {
         return region_is_empty(q, region, i) ? VHOST_QUEUES_IDLE : busy;
     }
-    return (uint16_t)now == finished(q, i) ? VHOST_QUEUES_IDLE : busy;
+    return (uint16_t)now == queue_finished(q, i) ? VHOST_QUEUES_IDLE : busy;
 }
 
 VhostQueuesState vhost_queues_state(const VhostQueues *q)

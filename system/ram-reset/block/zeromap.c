@@ -31,8 +31,8 @@ void zeromap_free(ZeroMap *map)
 }
 
 /* The end of a byte range, cut to the map; false if nothing of it is left */
-static bool clip(const ZeroMap *map, uint64_t start, uint64_t len,
-                 uint64_t *end)
+static bool zeromap_clip(const ZeroMap *map, uint64_t start, uint64_t len,
+                         uint64_t *end)
 {
     if (start >= map->size || !len) {
         return false;
@@ -51,7 +51,7 @@ void zeromap_mark(ZeroMap *map, uint64_t start, uint64_t len)
 {
     uint64_t first = round_up(map, start), end;
 
-    if (clip(map, start, len, &end) && first < end >> map->page_bits) {
+    if (zeromap_clip(map, start, len, &end) && first < end >> map->page_bits) {
         bitmap_set(map->pages, first, (end >> map->page_bits) - first);
     }
 }
@@ -64,7 +64,7 @@ void zeromap_forget(ZeroMap *map, uint64_t start, uint64_t len)
 {
     uint64_t first = start >> map->page_bits, end;
 
-    if (!clip(map, start, len, &end)) {
+    if (!zeromap_clip(map, start, len, &end)) {
         return;
     }
     end = round_up(map, end);
@@ -79,7 +79,7 @@ bool zeromap_known(const ZeroMap *map, uint64_t start, uint64_t len)
 {
     uint64_t first = start >> map->page_bits, end;
 
-    if (!clip(map, start, len, &end) || end - start != len) {
+    if (!zeromap_clip(map, start, len, &end) || end - start != len) {
         return false;
     }
     end = round_up(map, end);
@@ -92,7 +92,7 @@ uint64_t zeromap_run(const ZeroMap *map, uint64_t start, uint64_t max)
 {
     uint64_t first = start >> map->page_bits, end;
 
-    if (!clip(map, start, max, &end)) {
+    if (!zeromap_clip(map, start, max, &end)) {
         return 0;
     }
     end >>= map->page_bits;
@@ -104,7 +104,7 @@ uint64_t zeromap_gap(const ZeroMap *map, uint64_t start, uint64_t max)
 {
     uint64_t first = start >> map->page_bits, end, next;
 
-    if (!clip(map, start, max, &end)) {
+    if (!zeromap_clip(map, start, max, &end)) {
         return max;
     }
     end >>= map->page_bits;

@@ -99,8 +99,8 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
 }
 
 /* The reason why the record does not show which pages are clean, or NULL */
-static char *distrust(const HugeRecord *rec, const struct stat *st,
-                      uint64_t page_size)
+static char *record_distrust(const HugeRecord *rec, const struct stat *st,
+                             uint64_t page_size)
 {
     g_autofree char *boot_id = hugefile_record_boot_id();
 
@@ -134,7 +134,7 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
     if (hf->notice < 0) {
         reason = g_strdup("the kernel cannot watch the file (inotify)");
     } else if (hugefile_record_read(hf->state_fd, &rec, &reason)) {
-        reason = distrust(&rec, st, page_size);
+        reason = record_distrust(&rec, st, page_size);
     } else if (reason) {
         ram_reset_warn(RAM_RESET(hf), "'%s' is damaged: %s; all of '%s' is "
                        "cleared", hf->info.state, reason, hf->path);
@@ -262,7 +262,7 @@ static bool write_in_use(RamResetHugefile *hf, Error **errp)
     return ret == 0;
 }
 
-void hugefile_forget_claim(RamResetHugefile *hf)
+void hugefile_drop_claim(RamResetHugefile *hf)
 {
     if (hf->claim_fd >= 0) {
         if (hf->created) {
@@ -361,7 +361,7 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
                    RAM_RESET(hf)->memdev, reason);
         return false;
     }
-    hugefile_forget_claim(hf);
+    hugefile_drop_claim(hf);
     hf->id = g_strdup(ram_reset_id(RAM_RESET(hf)));
     hf->path = object_property_get_str(OBJECT(backend), "mem-path", NULL);
     if (!hf->path) {
@@ -370,7 +370,7 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
     hf->info.file = g_strdup(hf->path);
     if (!open_state(hf, errp) || !claim_file(hf, backend->size, errp) ||
         !write_in_use(hf, errp)) {
-        hugefile_forget_claim(hf);
+        hugefile_drop_claim(hf);
         return false;
     }
     return true;

@@ -15,7 +15,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-static char *lock(int fd)
+static char *hugefile_lock(int fd)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         return g_strdup(errno == EWOULDBLOCK ? "another process uses it"
@@ -69,7 +69,7 @@ char *hugefile_file_open(const char *path, int *fd)
                                                "stop using it; try again"
                                              : trusted_file_open_error(errno));
     }
-    reason = check_kind(*fd) ?: lock(*fd) ?: check_unused(*fd);
+    reason = check_kind(*fd) ?: hugefile_lock(*fd) ?: check_unused(*fd);
     if (reason) {
         close(*fd);
         *fd = -1;
@@ -100,7 +100,7 @@ static char *check_size(int fd, uint64_t size)
 }
 
 /* Read-only, so that hugefile_file_notice() does not report our own close */
-static char *reopen(int *fd)
+static char *hugefile_reopen(int *fd)
 {
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", *fd);
     int from = *fd;
@@ -111,7 +111,7 @@ static char *reopen(int *fd)
         reason = g_strdup_printf("it cannot be opened: %s", g_strerror(errno));
     }
     close(from);
-    return reason ?: lock(*fd);
+    return reason ?: hugefile_lock(*fd);
 }
 
 char *hugefile_file_create(const char *path, uint64_t size, int *fd)
@@ -122,9 +122,10 @@ char *hugefile_file_create(const char *path, uint64_t size, int *fd)
     if (*fd < 0) {
         return g_strdup_printf("it cannot be created: %s", g_strerror(errno));
     }
-    reason = lock(*fd);
+    reason = hugefile_lock(*fd);
     if (!reason) {
-        reason = check_kind(*fd) ?: check_size(*fd, size) ?: reopen(fd);
+        reason = check_kind(*fd) ?: check_size(*fd, size) ?:
+                 hugefile_reopen(fd);
         if (reason) {
             unlink(path);
         }
@@ -172,7 +173,7 @@ char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size)
                            pool_figure(page_size, "resv"));
 }
 
-char *hugefile_file_take_over(int from, int to, const char *path)
+char *hugefile_file_move_lock(int from, int to, const char *path)
 {
     struct stat ours, theirs, named;
     char *reason;
@@ -187,7 +188,7 @@ char *hugefile_file_take_over(int from, int to, const char *path)
         reason = NULL;
     }
     close(from);
-    return reason ?: lock(to) ?: check_unused(to);
+    return reason ?: hugefile_lock(to) ?: check_unused(to);
 }
 
 int hugefile_file_notice(int fd)

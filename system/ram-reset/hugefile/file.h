@@ -34,7 +34,7 @@ char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size);
  * same as for hugefile_file_open().  Refuses another file, and a file that
  * another process has opened meanwhile.
  */
-char *hugefile_file_take_over(int from, int to, const char *path);
+char *hugefile_file_move_lock(int from, int to, const char *path);
 
 /*
  * Watch from now on whether a process closes the file that had opened it for

@@ -123,15 +123,15 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
     if (hf->rb && host == hf->rb->host) {
         hugefile_release(hf);
         hugefile_let_go(hf);
-        hugefile_forget_claim(hf);
+        hugefile_drop_claim(hf);
         hf->reclaiming = true;
     }
 }
 
 /* Move the lock from the descriptor that has claimed the file to QEMU's */
-static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
+static bool move_lock(RamResetHugefile *hf, int fd, Error **errp)
 {
-    char *reason = hugefile_file_take_over(hf->claim_fd, fd, hf->path);
+    char *reason = hugefile_file_move_lock(hf->claim_fd, fd, hf->path);
 
     hf->claim_fd = -1;
     if (!reason && hf->unlink == RAM_RESET_UNLINK_ALWAYS &&
@@ -145,7 +145,7 @@ static bool take_over(RamResetHugefile *hf, int fd, Error **errp)
     return true;
 }
 
-static void warn_of_kept_file(RamResetHugefile *hf)
+static void warn_of_persistent_file(RamResetHugefile *hf)
 {
     if (!hf->watched) {
         ram_reset_warn(RAM_RESET(hf), "cannot find out whether another process "
@@ -164,7 +164,7 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
     RAMBlock *rb = backend->mr.ram_block;
     bool closed;
 
-    if (!take_over(hf, rb->fd, errp)) {
+    if (!move_lock(hf, rb->fd, errp)) {
         return false;
     }
     hf->rb = rb;
@@ -180,7 +180,7 @@ static bool hugefile_mapped(RamResetHugefile *hf, HostMemoryBackend *backend,
     hf->vm_state = qemu_add_vm_change_state_handler_prio(hugefile_vm_state, hf,
                                                          VM_STATE_PRIORITY);
     if (hf->unlink == RAM_RESET_UNLINK_NEVER) {
-        warn_of_kept_file(hf);
+        warn_of_persistent_file(hf);
     }
     /*
      * Count all pages as dirty if another process has had the file open
@@ -208,11 +208,11 @@ bool ram_reset_backend_alloc(HostMemoryBackend *backend,
         return false;
     }
     if (!alloc(backend, errp)) {
-        hugefile_forget_claim(hf);
+        hugefile_drop_claim(hf);
         return false;
     }
     if (!hugefile_mapped(hf, backend, errp)) {
-        hugefile_forget_claim(hf);
+        hugefile_drop_claim(hf);
         hf->reclaiming = true;
         return false;
     }
@@ -332,7 +332,7 @@ static void hugefile_instance_finalize(Object *obj)
         hugefile_release(hf);
     }
     hugefile_let_go(hf);
-    hugefile_forget_claim(hf);
+    hugefile_drop_claim(hf);
     g_free(hf->state);
 }
 

@@ -70,6 +70,6 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
                     Error **errp);
 
 /* Close and unlock both files, and clear all that is known about them */
-void hugefile_forget_claim(RamResetHugefile *hf);
+void hugefile_drop_claim(RamResetHugefile *hf);
 
 #endif

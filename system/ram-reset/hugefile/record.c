@@ -43,7 +43,7 @@ char *hugefile_record_boot_id(void)
  * What is written to must have been one of ours, damaged or not.  File systems
  * on a disk leave zeros if the power was cut just after it was written.
  */
-static char *content_refusal(int fd)
+static char *record_content_refusal(int fd)
 {
     struct stat st;
     g_autofree char *text = NULL;
@@ -66,7 +66,7 @@ static char *content_refusal(int fd)
                     "with state=FILE");
 }
 
-static char *lock_refusal(int fd, int err)
+static char *record_lock_refusal(int fd, int err)
 {
     HugeRecord rec = { 0 };
     g_autofree char *reason = NULL;
@@ -95,9 +95,9 @@ int hugefile_record_open(const char *path, char **reason)
     /* A user who can replace the file can also call dirty pages clean */
     *reason = trusted_file_fd_refusal(fd, 0);
     if (!*reason && flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        *reason = lock_refusal(fd, errno);
+        *reason = record_lock_refusal(fd, errno);
     }
-    *reason = *reason ?: content_refusal(fd);
+    *reason = *reason ?: record_content_refusal(fd);
     if (*reason) {
         close(fd);
         return -1;
@@ -168,7 +168,7 @@ static char *format_record(const HugeRecord *rec)
 }
 
 /* Cut the checksum off @text; false if it does not match the text before it */
-static bool take_checksum(char *text, gsize len)
+static bool cut_checksum(char *text, gsize len)
 {
     const gsize end = strlen(CHECKSUM) + DIGITS + 1;
     g_autofree char *sum = NULL;
@@ -193,7 +193,7 @@ static bool parse_fields(HugeRecord *rec, GKeyFile *kf, GError **err)
 {
     g_autofree char *dirty = NULL;
 
-#define TAKE(to, type, key) \
+#define READ(to, type, key) \
     do { \
         (to) = g_key_file_get_##type(kf, GROUP, key, err); \
         if (*err) { \
@@ -201,16 +201,16 @@ static bool parse_fields(HugeRecord *rec, GKeyFile *kf, GError **err)
         } \
     } while (0)
 
-    TAKE(rec->in_use, boolean, "in-use");
-    TAKE(rec->pid, int64, "pid");
-    TAKE(rec->boot_id, string, "boot-id");
-    TAKE(rec->device, uint64, "device");
-    TAKE(rec->inode, uint64, "inode");
-    TAKE(rec->page_size, uint64, "page-size");
-    TAKE(rec->pages, uint64, "pages");
-    TAKE(rec->access_time, int64, "access-time");
-    TAKE(dirty, string, "dirty");
-#undef TAKE
+    READ(rec->in_use, boolean, "in-use");
+    READ(rec->pid, int64, "pid");
+    READ(rec->boot_id, string, "boot-id");
+    READ(rec->device, uint64, "device");
+    READ(rec->inode, uint64, "inode");
+    READ(rec->page_size, uint64, "page-size");
+    READ(rec->pages, uint64, "pages");
+    READ(rec->access_time, int64, "access-time");
+    READ(dirty, string, "dirty");
+#undef READ
     if (!rec->pages || rec->pages > MAX_PAGES) {
         return false;
     }
@@ -235,7 +235,7 @@ static char *parse_record(HugeRecord *rec, char *text, gsize len)
     g_autoptr(GError) err = NULL;
     int version;
 
-    if (!take_checksum(text, len)) {
+    if (!cut_checksum(text, len)) {
         return g_strdup("its checksum does not fit its content");
     }
     if (has_many_lines(text)) {

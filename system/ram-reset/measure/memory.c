@@ -43,13 +43,13 @@ typedef struct Scratch {
     int64_t deadline;
 } Scratch;
 
-static uint8_t *slice(const Scratch *s, unsigned i)
+static uint8_t *measure_slice(const Scratch *s, unsigned i)
 {
     return s->map.host + i * s->slice;
 }
 
 /* From here on use about as many slices as so far */
-static void hurry(Scratch *s)
+static void measure_shorten(Scratch *s)
 {
     if (measure_clock() > s->deadline) {
         s->nr = MIN(s->nr, FEW_SLICES);
@@ -94,13 +94,13 @@ static bool find_granule(Scratch *s)
     }
     s->nr = SLICES;
     s->slice = SLICE;
-    munmap(slice(s, SLICES), s->map.len - SLICES * SLICE);
+    munmap(measure_slice(s, SLICES), s->map.len - SLICES * SLICE);
     s->map.len = SLICES * SLICE;
     return s->map.fd < 0 || ftruncate(s->map.fd, s->map.len) == 0;
 }
 
 /* Flush the caches: a guest's memory has seldom been used a moment ago */
-static void flush(uint8_t *host, size_t len)
+static void measure_flush(uint8_t *host, size_t len)
 {
 #ifdef __SSE2__
     for (size_t at = 0; at < len; at += CACHE_LINE) {
@@ -114,11 +114,11 @@ static double time_touch(Scratch *s)
 {
     MeasureSamples samples = { .nr = 0 };
 
-    hurry(s);
+    measure_shorten(s);
     for (unsigned i = 0; i < s->nr; i++) {
         int64_t before = measure_clock();
 
-        scratch_touch(slice(s, i), s->slice, s->granule);
+        scratch_touch(measure_slice(s, i), s->slice, s->granule);
         measure_add(&samples, before);
     }
     return measure_median(&samples) / (s->slice / s->granule);
@@ -133,7 +133,7 @@ static double time_clear(Scratch *s, int value)
     MeasureSamples samples = { .nr = 0 };
     size_t len = MIN(s->slice, SLICE);
 
-    hurry(s);
+    measure_shorten(s);
     for (unsigned i = 0; i < s->nr; i++) {
         g_autoptr(GArray) pieces = g_array_new(false, false,
                                                sizeof(RamResetPiece));
@@ -141,10 +141,10 @@ static double time_clear(Scratch *s, int value)
         int64_t before;
 
         g_array_append_val(pieces, piece);
-        memset(slice(s, i), value, len);
-        flush(slice(s, i), len);
+        memset(measure_slice(s, i), value, len);
+        measure_flush(measure_slice(s, i), len);
         before = measure_clock();
-        ram_reset_clear_pieces(slice(s, i), pieces, 1);
+        ram_reset_clear_pieces(measure_slice(s, i), pieces, 1);
         measure_add(&samples, before);
     }
     return measure_median(&samples) / (len / PAGE_SIZE);

@@ -82,7 +82,7 @@ void measure_add(MeasureSamples *samples, int64_t since)
     samples->ns[samples->nr++] = measure_clock() - since;
 }
 
-static int compare(const void *a, const void *b)
+static int measure_compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -91,7 +91,7 @@ static int compare(const void *a, const void *b)
 
 double measure_median(MeasureSamples *samples)
 {
-    qsort(samples->ns, samples->nr, sizeof(samples->ns[0]), compare);
+    qsort(samples->ns, samples->nr, sizeof(samples->ns[0]), measure_compare);
     return samples->ns[samples->nr / 2];
 }
 

@@ -92,7 +92,7 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
 /*
  * Fetch more ranges from @it->scanned on; false if the kernel cannot list them
  */
-static bool scan(PrimDataIter *it)
+static bool data_scan(PrimDataIter *it)
 {
     size_t base = prim_base_page_size();
     uintptr_t host = (uintptr_t)it->map->host;
@@ -133,7 +133,7 @@ static bool next_by_scan(PrimDataIter *it, uint64_t *start, uint64_t *end)
         if (it->scanned >= host + it->to) {
             return false;
         }
-        if (!scan(it)) {
+        if (!data_scan(it)) {
             it->buf_len = 0;
             it->next = next_by_pagemap;
             return next_by_pagemap(it, start, end);

@@ -215,7 +215,7 @@ static void *map_over(const PrimMap *map, int fd)
  * reservations.  Anonymous memory counts against the host's limits, so that
  * @fresh is moved instead.
  */
-static void *replace(const PrimMap *map, const PrimFresh *fresh)
+static void *fresh_replace(const PrimMap *map, const PrimFresh *fresh)
 {
     return fresh->fd >= 0
            ? map_over(map, fresh->fd)
@@ -239,7 +239,7 @@ static bool fd_is_allowed(const PrimMap *map)
  * descriptor number cannot be replaced, map the old file again, so that
  * descriptor and memory are still of the same file.
  */
-static int replace_file(const PrimMap *map, PrimFresh *fresh)
+static int fresh_replace_file(const PrimMap *map, PrimFresh *fresh)
 {
     int flags = COUNT(map, fcntl(map->fd, F_GETFD));
     int ret = copy_seals(map, fresh->fd) < 0 ? -errno : 0;
@@ -272,14 +272,14 @@ int prim_fresh_swap(const PrimMap *map, PrimFresh *fresh)
         set_numa_policy(map, fresh->host, &policy) < 0) {
         return close_fresh(map, fresh, -errno);
     }
-    if (replace(map, fresh) == MAP_FAILED) {
+    if (fresh_replace(map, fresh) == MAP_FAILED) {
         ret = -errno;
         return close_fresh(map, fresh, is_mapped(map) ? ret : -EFAULT);
     }
     if (fresh->fd < 0) {
         return 0;
     }
-    ret = replace_file(map, fresh);
+    ret = fresh_replace_file(map, fresh);
     return set_numa_policy(map, map->host, &policy) < 0 && !ret ? -errno : ret;
 }
 
@@ -306,8 +306,8 @@ static bool overlay_zero(const PrimMap *map, uint8_t *host, uint64_t len,
     return true;
 }
 
-static bool overlay(const PrimMap *map, int fd, uint64_t fd_offset,
-                    const PrimRange *range)
+static bool overlay_range(const PrimMap *map, int fd, uint64_t fd_offset,
+                          const PrimRange *range)
 {
     int flags = MAP_PRIVATE | (map->noreserve ? MAP_NORESERVE : 0);
     uint8_t *host = map->host + range->start;
@@ -323,7 +323,7 @@ int prim_overlay(const PrimMap *map, int fd, uint64_t fd_offset,
                  const PrimRange *ranges, size_t nr)
 {
     for (size_t i = 0; i < nr; i++) {
-        if (!overlay(map, fd, fd_offset, &ranges[i])) {
+        if (!overlay_range(map, fd, fd_offset, &ranges[i])) {
             int ret = -errno;
             PrimMap at = { .host = map->host + ranges[i].start };
 

@@ -20,7 +20,7 @@ bool prim_hugepage_mapped(const PrimMap *map, uint64_t offset)
  * mincore() reports all pages as present to a process that may not write to the
  * file, such as QEMU after -run-with user=.
  */
-static bool mincore_tells(const PrimMap *map)
+static bool mincore_is_exact(const PrimMap *map)
 {
     char path[64];
     struct stat st;
@@ -140,6 +140,6 @@ void prim_data_begin_hugetlb(PrimDataIter *it)
     if (hugetlb_is_full(map)) {
         return;
     }
-    it->mapped_is_known = !map->shared || mincore_tells(map);
+    it->mapped_is_known = !map->shared || mincore_is_exact(map);
     it->next = list_hugetlb(it) ? prim_data_next_by_list : next_by_hugepage;
 }

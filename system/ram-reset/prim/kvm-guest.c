@@ -108,7 +108,7 @@ static int set_ring3(PrimGuest *g)
     return ioctl(g->vcpu, KVM_SET_SREGS, &sregs);
 }
 
-static int make(PrimGuest *g, void *host, uint64_t len)
+static int guest_make(PrimGuest *g, void *host, uint64_t len)
 {
     g->host = host;
     g->len = len;
@@ -149,7 +149,7 @@ PrimGuest *prim_guest_new(void *host, uint64_t len)
     g->run = MAP_FAILED;
     g->low = MAP_FAILED;
     if (len <= MAX_LEN) {
-        if (make(g, host, len) == 0) {
+        if (guest_make(g, host, len) == 0) {
             return g;
         }
         err = errno;

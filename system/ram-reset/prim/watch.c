@@ -63,7 +63,7 @@ static PrimScanArg scan_arg(uintptr_t start, uintptr_t end)
     };
 }
 
-int prim_watch_anew(const PrimWatch *w, void *host, uint64_t len)
+int prim_watch_restart(const PrimWatch *w, void *host, uint64_t len)
 {
     PrimScanArg arg = scan_arg((uintptr_t)host, (uintptr_t)host + len);
 
@@ -80,11 +80,11 @@ int prim_watch_add(const PrimWatch *w, void *host, uint64_t len)
     };
 
     return ioctl(w->uffd, UFFDIO_REGISTER, &reg) < 0
-           ? -errno : prim_watch_anew(w, host, len);
+           ? -errno : prim_watch_restart(w, host, len);
 }
 
 /* Fetch more ranges; 0 or -errno */
-static int scan(const PrimWatch *w, PrimWatchIter *it, uintptr_t to)
+static int watch_scan(const PrimWatch *w, PrimWatchIter *it, uintptr_t to)
 {
     const unsigned room = sizeof(it->ranges) / sizeof(it->ranges[0]);
     PrimScanArg arg = scan_arg(it->next, to);
@@ -112,7 +112,7 @@ int prim_watch_next(const PrimWatch *w, PrimWatchIter *it, uintptr_t to,
         if (it->next >= to) {
             return 0;
         }
-        ret = scan(w, it, to);
+        ret = watch_scan(w, it, to);
         if (ret < 0) {
             return ret;
         }

@@ -33,7 +33,7 @@ void prim_watch_close(PrimWatch *w);
 int prim_watch_add(const PrimWatch *w, void *host, uint64_t len);
 
 /* Restart: the memory counts as not written to again. 0 or -errno */
-int prim_watch_anew(const PrimWatch *w, void *host, uint64_t len);
+int prim_watch_restart(const PrimWatch *w, void *host, uint64_t len);
 
 /* @next: the address to begin with; all else is zero before the first call */
 typedef struct PrimWatchIter {

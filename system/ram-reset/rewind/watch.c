@@ -107,7 +107,7 @@ static int anew(const BaselineBlock *base, uint64_t first, uint64_t last)
     uint64_t end = MIN(QEMU_ALIGN_UP(last * page, host_page),
                        mapped_len(base));
 
-    return prim_watch_anew(&watch, base->host + start, end - start);
+    return prim_watch_restart(&watch, base->host + start, end - start);
 }
 
 void watch_anew(BaselineBlock *base, const unsigned long *bits)

@@ -87,7 +87,7 @@ static GArray *list_files(int dir, int *err)
     return files;
 }
 
-static uint64_t total(const GArray *files)
+static uint64_t template_dir_total(const GArray *files)
 {
     uint64_t bytes = 0;
 
@@ -102,7 +102,7 @@ uint64_t template_dir_size(int dir)
     int err;
     g_autoptr(GArray) files = list_files(dir, &err);
 
-    return total(files);
+    return template_dir_total(files);
 }
 
 /* True if nobody had the file locked, and it has been removed */
@@ -174,7 +174,7 @@ static bool may_go(const Candidate *c, GHashTable *own, int64_t since)
 static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
                               GHashTable *own, int64_t since)
 {
-    uint64_t all = total(files);
+    uint64_t all = template_dir_total(files);
 
     g_array_sort(files, by_use);
     for (unsigned i = 0; i < files->len; i++) {

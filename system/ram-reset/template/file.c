@@ -11,7 +11,7 @@
 /* The smallest gap, in pages, that is worth a mapping of its own */
 #define FIRST_GAP   16
 
-static void clear_block(void *opaque)
+static void template_block_clear(void *opaque)
 {
     TemplateBlock *b = opaque;
 
@@ -25,7 +25,7 @@ TemplateFile *template_file_alloc(void)
 
     f->fd = -1;
     f->blocks = g_array_new(false, false, sizeof(TemplateBlock));
-    g_array_set_clear_func(f->blocks, clear_block);
+    g_array_set_clear_func(f->blocks, template_block_clear);
     return f;
 }
 
@@ -54,7 +54,7 @@ void template_file_free(TemplateFile *f)
 }
 
 /* Runs with less than @gap between them become one */
-static GArray *join(const GArray *runs, uint64_t gap)
+static GArray *template_join_runs(const GArray *runs, uint64_t gap)
 {
     GArray *joined = prim_ranges_new();
 
@@ -74,7 +74,7 @@ void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
     const uint64_t most = 2 * prim_ranges_size(runs);
 
     while (b.runs->len > TEMPLATE_FILE_RUNS) {
-        GArray *joined = join(b.runs, gap);
+        GArray *joined = template_join_runs(b.runs, gap);
 
         if (prim_ranges_size(joined) > most) {
             g_array_unref(joined);

@@ -49,7 +49,7 @@ typedef struct Load {
     GArray *done;
 } Load;
 
-static Done *find(const Load *load, RAMBlock *rb)
+static Done *template_find_done(const Load *load, RAMBlock *rb)
 {
     for (unsigned i = 0; i < load->done->len; i++) {
         Done *done = &g_array_index(load->done, Done, i);
@@ -69,7 +69,7 @@ static bool is_small(RAMBlock *rb)
 /* What is not to be made zero: it is mapped, or compared */
 static bool is_left_out(const RamResetBlock *blk, void *opaque)
 {
-    Done *done = find(opaque, blk->rb);
+    Done *done = template_find_done(opaque, blk->rb);
 
     return blk->ignored || is_small(blk->rb) || (done && done->info);
 }
@@ -157,7 +157,7 @@ static GArray *cut_runs(const GArray *runs)
 }
 
 /* Pages that are not copied will be zero, as far as that is known */
-static void expect(RamResetBlock *blk, const GArray *runs)
+static void template_expect(RamResetBlock *blk, const GArray *runs)
 {
     size_t page = qemu_target_page_size();
 
@@ -185,7 +185,8 @@ static bool is_better_written(const RamResetBlock *blk, uint64_t bytes)
            (uint64_t)st.st_blocks * 512 < bytes / 2;
 }
 
-static void copy(RamResetBlock *blk, const RamCopy *t, const GArray *runs)
+static void template_copy(RamResetBlock *blk, const RamCopy *t,
+                          const GArray *runs)
 {
     g_autoptr(GArray) pieces = cut_runs(runs);
     uint64_t bytes = prim_ranges_size(runs);
@@ -200,7 +201,7 @@ static void copy(RamResetBlock *blk, const RamCopy *t, const GArray *runs)
 }
 
 /* Any page may differ in a block that is not made zero */
-static void compare(RamResetBlock *blk, RamCopy *t)
+static void template_compare(RamResetBlock *blk, RamCopy *t)
 {
     RamCopyCounts counts = { 0 };
     bool all = ram_reset_block_is_rom(blk->rb) || is_small(blk->rb);
@@ -214,7 +215,7 @@ static void compare(RamResetBlock *blk, RamCopy *t)
     blk->info->cleared_pages = counts.cleared;
 }
 
-static void describe(RamResetBlock *blk, char *reason)
+static void template_describe(RamResetBlock *blk, char *reason)
 {
     g_free(blk->info->reason);
     blk->info->reason = reason;
@@ -231,8 +232,8 @@ static void describe_mapped(RamResetBlock *blk, const Done *done,
     blk->info->reset_ns = done->info->reset_ns;
     blk->info->mapped_pages = prim_ranges_size(runs) / page;
     blk->info->skipped_pages = blk->map.len / page - blk->info->mapped_pages;
-    describe(blk, g_strdup("the template is mapped, pages are copied when they "
-                           "are written to"));
+    template_describe(blk, g_strdup("the template is mapped, pages are copied "
+                                    "when they are written to"));
 }
 
 /* False if the template cannot be read */
@@ -240,7 +241,7 @@ static bool load_block(const Load *load, RamResetBlock *blk)
 {
     const TemplateFile *f = load->file;
     int nr = template_file_find_block(f, blk->rb->idstr);
-    Done *done = find(load, blk->rb);
+    Done *done = template_find_done(load, blk->rb);
     const GArray *runs;
     RamCopy *t;
 
@@ -255,16 +256,17 @@ static bool load_block(const Load *load, RamResetBlock *blk)
         return false;
     }
     if (blk->owner) {
-        copy(blk, t, runs);
+        template_copy(blk, t, runs);
         if (done->ret < 0) {
             ram_reset_note_fallback(blk, "template", done->ret);
         }
-        describe(blk, g_strdup_printf("%s; copied from the template, which is "
-                                      "not mapped: %s", blk->info->reason,
-                                      done->refusal));
+        template_describe(blk, g_strdup_printf(
+                              "%s; copied from the template, which is not "
+                              "mapped: %s", blk->info->reason, done->refusal));
     } else {
-        compare(blk, t);
-        describe(blk, g_strdup("all of it is compared with the template"));
+        template_compare(blk, t);
+        template_describe(blk, g_strdup("all of it is compared with the "
+                                        "template"));
     }
     ram_copy_free(t);
     return true;
@@ -281,7 +283,8 @@ static bool load_blocks(const Load *load)
         if (blk->owner && blk->map.len) {
             int nr = template_file_find_block(f, blk->rb->idstr);
 
-            expect(blk, g_array_index(f->blocks, TemplateBlock, nr).runs);
+            template_expect(blk,
+                            g_array_index(f->blocks, TemplateBlock, nr).runs);
         }
     }
     ram_reset_complete_zeroing();

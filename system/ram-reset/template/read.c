@@ -8,7 +8,7 @@
 #include "system/ram-reset/template/file-internal.h"
 #include "system/ram-reset/prim/trusted-file.h"
 
-static char *read_index(TemplateFile *f, uint64_t size)
+static char *template_read_index(TemplateFile *f, uint64_t size)
 {
     g_autoptr(GVariant) index = NULL;
     g_autofree uint8_t *data = NULL;
@@ -43,10 +43,10 @@ static char *read_index(TemplateFile *f, uint64_t size)
     return g_strdup(wrong);
 }
 
-static char *content_refusal(TemplateFile *f, const struct stat *st,
-                             const char *identity)
+static char *template_content_refusal(TemplateFile *f, const struct stat *st,
+                                      const char *identity)
 {
-    char *reason = read_index(f, st->st_size);
+    char *reason = template_read_index(f, st->st_size);
 
     if (reason) {
         return reason;
@@ -81,7 +81,7 @@ static char *open_refusal(TemplateFile *f, const char *identity)
         reason = g_strdup(errno == EWOULDBLOCK ? "another process has locked it"
                                                : g_strerror(errno));
     }
-    reason = reason ?: content_refusal(f, &st, identity);
+    reason = reason ?: template_content_refusal(f, &st, identity);
     if (!reason) {
         /*
          * The access time decides which file is removed first; a failure is

@@ -30,20 +30,20 @@ static struct {
     char *problem;              /* why there is no @file */
     int64_t started;            /* seconds since 1970 */
     GHashTable *saved;          /* names of files made by saving */
-    RamResetWarning of_no_use, not_made, removed;
+    RamResetWarning unusable, not_made, removed;
 } template;
 
-static uint64_t limit_of(const RamReset *rr)
+static uint64_t template_limit_of(const RamReset *rr)
 {
     return rr->template_dir ? rr->template_limit : 0;
 }
 
-static uint64_t size_limit(void)
+static uint64_t template_size_limit(void)
 {
-    return ram_reset_smallest_limit(limit_of);
+    return ram_reset_smallest_limit(template_limit_of);
 }
 
-static void options_changed(Notifier *n, void *data)
+static void template_options_changed(Notifier *n, void *data)
 {
     if (data && RAM_RESET(data)->template_dir && !template.saved) {
         template.started = g_get_real_time() / G_USEC_PER_SEC;
@@ -52,15 +52,15 @@ static void options_changed(Notifier *n, void *data)
     }
 }
 
-static void follow_options(void)
+static void template_follow_options(void)
 {
-    static Notifier notifier = { .notify = options_changed };
+    static Notifier notifier = { .notify = template_options_changed };
 
     ram_reset_add_options_notifier(&notifier);
 }
 
 /* Runs before any object exists */
-type_init(follow_options)
+type_init(template_follow_options)
 
 const TemplateFile *ram_reset_template(void)
 {
@@ -99,7 +99,7 @@ static bool may_map(void)
     return !problem;
 }
 
-static void warn(RamResetWarning *kind, const char *what)
+static void template_warn(RamResetWarning *kind, const char *what)
 {
     if (ram_reset_warning_due(kind, template.problem, get_clock())) {
         warn_report("template '%s' %s: %s", template.path, what,
@@ -138,7 +138,7 @@ bool ram_reset_template_find(const char *identity, int64_t *note)
     if (template.file && !reason) {
         template.identity = g_strdup(identity);
         set_problem(NULL);
-        ram_reset_warning_over(&template.of_no_use);
+        ram_reset_warning_over(&template.unusable);
         ram_reset_warning_over(&template.removed);
         *note = template.file->note;
         return true;
@@ -146,7 +146,8 @@ bool ram_reset_template_find(const char *identity, int64_t *note)
     ram_reset_template_close();
     if (reason) {
         set_problem(reason);
-        warn(&template.of_no_use, "cannot be used, and will be made again");
+        template_warn(&template.unusable,
+                      "cannot be used, and will be made again");
     } else {
         set_problem(g_strdup("this snapshot had none"));
     }
@@ -181,7 +182,7 @@ static GArray *find_runs(const RamResetBlock *blk)
 static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
                       char **reason)
 {
-    return template_dir_make_room(rr->template_fd, size_limit(),
+    return template_dir_make_room(rr->template_fd, template_size_limit(),
                                   template_file_content(f),
                                   loaded ? NULL : template.saved,
                                   template.started, reason);
@@ -212,7 +213,7 @@ static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
 }
 
 /* The file has been made; open it */
-static void take_made(RamReset *rr, const char *identity, bool loaded,
+static void open_made(RamReset *rr, const char *identity, bool loaded,
                       char **reason)
 {
     template.file = template_file_open(rr->template_fd, identity, reason);
@@ -241,14 +242,14 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded)
     set_path(rr, identity);
     f = template_file_new(identity, note, qemu_target_page_size());
     if (write_template(rr, f, loaded, &reason)) {
-        take_made(rr, identity, loaded, &reason);
+        open_made(rr, identity, loaded, &reason);
     }
     trace_ram_reset_template_made(template.path, template_file_content(f),
                                   get_clock() - before);
     template_file_free(f);
     set_problem(reason);
     if (reason) {
-        warn(&template.not_made, "has not been made");
+        template_warn(&template.not_made, "has not been made");
     } else {
         ram_reset_warning_over(&template.not_made);
     }
@@ -280,7 +281,7 @@ void ram_reset_template_remove(const char *why)
     if (rr && template.identity) {
         template_dir_remove(rr->template_fd, template.identity);
         set_problem(g_strdup(why));
-        warn(&template.removed, "has been removed");
+        template_warn(&template.removed, "has been removed");
     }
     ram_reset_template_close();
 }
@@ -295,7 +296,7 @@ RamResetTemplateInfo *ram_reset_query_template(void)
     }
     info = g_new0(RamResetTemplateInfo, 1);
     info->dir = g_strdup(rr->template_dir);
-    info->limit = size_limit();
+    info->limit = template_size_limit();
     info->size = template_dir_size(rr->template_fd);
     info->problem = g_strdup(template.problem);
     if (template.file) {

@@ -17,8 +17,8 @@ typedef struct Output {
     uint64_t unit;
 } Output;
 
-static bool put(const Output *out, const void *data, uint64_t len,
-                uint64_t offset)
+static bool template_put(const Output *out, const void *data, uint64_t len,
+                         uint64_t offset)
 {
     if (out->window) {
         uint64_t first = offset / out->unit * out->unit;
@@ -46,8 +46,8 @@ static bool put_index(const TemplateFile *f, const Output *out)
         return false;
     }
     template_file_checksum(data, head.index_len, head.checksum);
-    return put(out, data, head.index_len, sizeof(head)) &&
-           put(out, &head, sizeof(head), 0);
+    return template_put(out, data, head.index_len, sizeof(head)) &&
+           template_put(out, &head, sizeof(head), 0);
 }
 
 static bool put_blocks(const TemplateFile *f, const Output *out,
@@ -59,8 +59,8 @@ static bool put_blocks(const TemplateFile *f, const Output *out,
         for (unsigned j = 0; j < b->runs->len; j++) {
             PrimRange run = g_array_index(b->runs, PrimRange, j);
 
-            if (!put(out, hosts[i] + run.start, run.len,
-                     b->offset + run.start)) {
+            if (!template_put(out, hosts[i] + run.start, run.len,
+                              b->offset + run.start)) {
                 return false;
             }
         }
@@ -88,7 +88,7 @@ static void lay_out(TemplateFile *f, uint64_t unit)
  * Set a time that has passed, so that any later change sets another one; and in
  * full seconds, which all file systems can store.
  */
-static bool finish(TemplateFile *f, const Output *out)
+static bool template_finish(TemplateFile *f, const Output *out)
 {
     struct timespec times[2] = { { .tv_nsec = UTIME_NOW },
                                  { .tv_sec = f->modified } };
@@ -125,7 +125,7 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
         munmap(out->window, f->size);
         errno = err;
     }
-    return ok && finish(f, out);
+    return ok && template_finish(f, out);
 }
 
 /* Open a locked, empty file of that name; -1 with @reason set on failure */
