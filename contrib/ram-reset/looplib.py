@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What ram-reset-loop counts, and the guest's serial port."""
+"""The results of ram-reset-loop, and the guest's serial port."""
 
 import asyncio
 import contextlib
@@ -61,8 +61,8 @@ def spread(times: list[float]) -> str:
 
 class Serial:
     """
-    The guest's serial port.  Others can join in at another socket, because
-    QEMU serves one client and that is this program.
+    The guest's serial port.  QEMU serves one client, which is this program;
+    other programs can connect to another socket, which this one serves.
     """
 
     def __init__(self, path: str, shared: Path, changed: asyncio.Event):
@@ -104,7 +104,7 @@ class Serial:
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     def drain(self) -> None:
-        """Take all that the guest has said until now."""
+        """Read all output of the guest until now."""
         while True:
             try:
                 data = self._socket.recv(65536)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The monitor of a QEMU whose guest is taken back."""
+"""The monitor of a QEMU that loads snapshots."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ DEAD = ('shutdown', 'internal-error')
 
 
 class Monitor:
-    """What QEMU refuses is a Failure; @lost makes one if it has gone away."""
+    """A refusal of QEMU raises a Failure; @lost makes one for a lost QEMU."""
 
     def __init__(self, name: str, lost: Callable[[], Failure]):
         self.client = QMPClient(name)
@@ -68,7 +68,7 @@ class Monitor:
             await asyncio.sleep(0.001)
 
     async def pause_the_dead(self) -> None:
-        """So that QEMU stays, and the next load can take the guest back."""
+        """Make QEMU pause when the guest dies, so that it can load again."""
         await self.do('set-action', reboot='shutdown', shutdown='pause',
                       panic='pause')
 
@@ -77,8 +77,8 @@ class Monitor:
 
     async def reset_the_dead(self, stops: bool = True) -> None:
         """
-        A machine that has been shut down has to be reset to run again.
-        @stops: afterwards it is to stop again when its guest resets it.
+        Reset a machine that has been shut down, so that it can run again.
+        @stops: after that it stops again when its guest resets it.
         """
         if await self.is_alive():
             return

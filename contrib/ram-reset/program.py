@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the programs share that take a guest back."""
+"""Functions shared by the programs that load snapshots."""
 
 import os
 import re
@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-# where scripts/bootstrap has installed it
+# scripts/bootstrap installs it here
 PYTHON = Path(os.path.normpath(Path(__file__).resolve().parent /
                                '../../build/venv/bin/python3'))
-# Events of a guest that is no more
+# Events of a dead guest
 CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
            'GUEST_PANICKED': 'the guest panicked'}
 
@@ -51,5 +51,5 @@ def need_qmp():
 
 def check_snapshot(parser, name):
     if not re.fullmatch(r'[\w.-]*[A-Za-z_][\w.-]*', name):
-        parser.error(f"--snapshot '{name}' is no name that savevm takes; use "
+        parser.error(f"--snapshot '{name}' is not a name for savevm; use "
                      'letters, digits and - _ . but not digits only')

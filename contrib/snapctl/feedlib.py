@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-What snapctl-feed shares with the guest: a ring of inputs and results; and what
-it reads of the guest's console.
+The ring of inputs and results that snapctl-feed shares with the guest; and the
+guest's console.
 """
 
 import mmap
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from program import Failure
 
-# contrib/snapctl/ring.h says what these are
+# see contrib/snapctl/ring.h
 MAGIC = int.from_bytes(b'SNAPRING', 'little')
 VERSION = 1
 ALIGN = 64
@@ -29,8 +29,8 @@ STATES = ('not there', 'ready', 'busy', 'done', 'failed')
 READY, FAILED = 1, 4
 EXITED, SIGNAL, TIMEOUT, ERROR, HANG, CRASH, PANIC = range(1, 8)
 
-LONGEST = 1 << 20       # of a console's text, what is kept
-# What Linux says then; no more of it than a terminal can be shown
+LONGEST = 1 << 20       # the stored part of a console's text
+# Linux's message; only the part that a terminal can show
 PANICS = re.compile(rb'Kernel panic - not syncing[ -~]{,200}')
 FAULTS = re.compile(rb'(?:BUG: |kernel BUG at |Oops: )[ -~]{,200}')
 
@@ -54,7 +54,7 @@ class Result:
 
 
 class Console:
-    """The file to which QEMU writes what the guest says."""
+    """The file to which QEMU writes the guest's console."""
 
     def __init__(self, path: Path):
         try:
@@ -65,7 +65,7 @@ class Console:
                           "port's -chardev")
         if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             self._file.close()
-            raise Failure(f'{path} is no file; give what is logfile= of the '
+            raise Failure(f'{path} is not a file; give the logfile= of the '
                           "serial port's -chardev")
         self.begin()
 
@@ -76,31 +76,31 @@ class Console:
         return os.fstat(self._file.fileno()).st_size
 
     def begin(self) -> None:
-        """No input runs: what the next one says comes from now on."""
+        """No input runs: the output of the next one begins here."""
         self._begin = self._before = self._now = self._size()
 
     def look(self) -> None:
-        """Before each look at the ring."""
+        """Called before each check of the ring."""
         self._before, self._now = self._now, self._size()
 
     def next_input(self) -> None:
         """
-        The ring has a result that it did not have the last time, so that the
-        next input has begun after the look before that one.
+        The ring has a new result, so that the next input has begun after the
+        check before the last one.
         """
         self._begin = self._before
 
     def text(self) -> bytes:
-        """What the guest has said since, and maybe a bit from before."""
+        """The guest's output since then, and perhaps some from before."""
         size = self._size()
-        # somebody may have emptied it
+        # the file may have been emptied
         begin = self._begin if self._begin <= size else 0
         self._file.seek(max(begin, size - LONGEST))
         return self._file.read(LONGEST)
 
 
 def complaint(text: bytes) -> tuple[bool, str]:
-    """What a kernel says of its end, or else of a fault; if it is its end."""
+    """(the kernel's last message or fault message, whether it is the last)"""
     panic = PANICS.search(text)
     found = panic or FAULTS.search(text)
     return bool(panic), found[0].decode() if found else ''
@@ -112,8 +112,8 @@ def aligned(size: int) -> int:
 
 class Ring:
     """
-    The host's side.  Only aligned accesses through a memoryview, which are one
-    each; a lock is taken where their order matters, since that is a barrier.
+    The host's side.  It uses aligned accesses through a memoryview, which are
+    atomic.  It takes a lock where their order matters: that is a barrier.
     """
 
     def __init__(self, path: Path, input_size: int, output_size: int,
@@ -199,7 +199,7 @@ class Ring:
         self._words[HEAD] = self.head
 
     def take(self) -> Result:
-        """That of the first input that has not been taken yet."""
+        """The result of the first input without one."""
         self._barrier()
         at = self._at(self.done)
         _, _, kind, code, length, total, ns, generation = ENTRY.unpack_from(
@@ -210,7 +210,7 @@ class Ring:
         return Result(kind, code, output, total, ns, generation)
 
     def complete(self, kind: int) -> None:
-        """In the guest's place, which must be stopped."""
+        """Complete in the place of the guest, which must be stopped."""
         number = self.tail
         at = self._at(number)
         _, length, *_ = ENTRY.unpack_from(self._map, at)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Takes a guest back for snapctl-feed, when it cannot ask for that."""
+"""Load the snapshot for a guest of snapctl-feed that cannot request it."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from program import CRASHES, Failure
 
 
 class Guard:
-    """Takes a guest back that does not ask for it."""
+    """Loads the snapshot of a guest that does not request it."""
 
     def __init__(self, socket: str, tag: str):
         self._socket = socket
@@ -21,8 +21,8 @@ class Guard:
         self._listener = EventListener((*CRASHES, 'SNAPCTL_COMPLETED'))
         self._task: asyncio.Task | None = None
         self.crash = ''
-        self.panicked = False   # and not just shut down or reset
-        self.problem = ''       # a load of the guest's that has failed
+        self.panicked = False   # not just shut down or reset
+        self.problem = ''       # the guest's last load, if it failed
 
     async def start(self) -> None:
         client = self._monitor.client
@@ -30,10 +30,10 @@ class Guard:
             await asyncio.wait_for(client.connect(self._socket), PATIENCE)
         except asyncio.TimeoutError:
             raise Failure(f'{self._socket} does not answer; give the path of '
-                          'a QMP socket that is free')
+                          'an unused QMP socket')
         except (QMPError, OSError, EOFError) as e:
             raise Failure(f'{self._socket} cannot be connected to ({e}); give '
-                          'the path of a QMP socket that is free')
+                          'the path of an unused QMP socket')
         client.register_listener(self._listener)
         self._task = asyncio.create_task(self._watch())
         await self._monitor.pause_the_dead()
@@ -65,7 +65,7 @@ class Guard:
         await self._monitor.do('cont')
 
     async def revive(self) -> None:
-        """Of a guest that is stopped; it goes on from the snapshot."""
+        """Let a stopped guest continue from the snapshot."""
         await self._monitor.reset_the_dead()
         await self._monitor.hmp(f'loadvm {self._tag}')
         self.crash = self.problem = ''

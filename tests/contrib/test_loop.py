@@ -231,11 +231,11 @@ def test_interrupt(tmp_path, fast_accel):
     (('--connect', 'x', '--', 'qemu'), 'give either QEMU'),
     (('--', 'qemu'), 'give --ready'),
     (('--connect', 'x', '--until', 'y'), 'need --serial'),
-    (('--ready', '(', '--', 'qemu'), '--ready is no regular expression'),
+    (('--ready', '(', '--', 'qemu'), '--ready is not a regular expression'),
     (('--ready', 'x', '--iterations', '-1', '--', 'qemu'), 'negative'),
     (('--ready', 'x', '--timeout', '0', '--', 'qemu'), '--timeout'),
-    (('--ready', 'x', '--snapshot', 'a b', '--', 'qemu'), "'a b' is no name"),
-    (('--ready', 'x', '--snapshot', '17', '--', 'qemu'), "'17' is no name")))
+    (('--ready', 'x', '--snapshot', 'a b', '--', 'qemu'), "'a b' is not a name"),
+    (('--ready', 'x', '--snapshot', '17', '--', 'qemu'), "'17' is not a name")))
 def test_usage(args, reason):
     assert reason in loop(*args, status=2).stderr
 

@@ -217,5 +217,5 @@ def test_emulator():
     none = piped(domain('kubevirt'), '--emulator', path)
     assert b'<devices>\n\t\t<emulator>/usr/local/bin/qemu-rr</emulator>\n' \
         in none
-    assert 'no absolute path' in \
+    assert 'not an absolute path' in \
         refusal(run('-', '--emulator', 'qemu', data=data))

@@ -12,7 +12,7 @@ def test_check_of_what_virt_install_makes():
     data = domain('virt-install')
     assert checked(data) == {
         'memory': 'rewinds', "disk 'vda' (qcow2)": 'goes back with the guest',
-        'interface 1 (network)': 'rewinds: vhost logs what it writes'}
+        'interface 1 (network)': 'rewinds: vhost logs its writes'}
     assert summary(data) == [
         'loads in the QEMU that runs rewind',
         "'virsh snapshot-revert' starts a new QEMU, and reads all of the "

@@ -133,6 +133,6 @@ def test_fix_of_uefi_variables():
 
 
 def test_fix_that_is_unknown():
-    assert 'nothing that can be mended' in \
+    assert 'unknown fix' in \
         refusal(run('-', '--fix', 'all', data=domain('virt-install')))
     assert run('-', '--fix', 'locked', '--remove').returncode == 2
