@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the scripts share: paths, errors, and the patch series."""
+"""Functions shared by the scripts: paths, errors, and the patch series."""
 
 import errno
 import hashlib
@@ -18,13 +18,13 @@ PATCHES = ROOT / 'patches'
 STOCK_SRC = BUILD / 'stock-src'
 QEMU_SRC = BUILD / 'qemu-src'
 STAMP = '.ram-reset.json'
-# What the overlay compiles with and the hooks fit; the first is the default
+# Releases that the overlay and the hooks support; the first is the default
 RELEASES = ('10.0', '10.2', '11.1')
 # Lines that all patches add, and lines that one hook adds
 HOOKS_LIMIT = 160
 HOOK_LIMIT = 3
 
-# Everything below these goes into QEMU's tree at the same path.
+# All files below these go into QEMU's tree at the same path.
 OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'contrib',
                 'tests/unit', 'tests/qtest', 'docs/specs', 'docs/system',
                 'docs/devel', 'configs')
@@ -39,8 +39,8 @@ def say(text):
     print(text, flush=True)
 
 
-def main(function, interrupted='the next run goes on from here'):
-    """Run it; @interrupted says what is then."""
+def main(function, interrupted='the next run continues from here'):
+    """Run @function; @interrupted: the hint after Ctrl-C."""
     prog = Path(sys.argv[0]).stem
     try:
         sys.exit(function())
@@ -83,7 +83,7 @@ def remove(path):
 
 
 def read_stamp(tree):
-    """What scripts/prepare-tree knows of it; without a source: not all."""
+    """The stamp of scripts/prepare-tree; incomplete without a source."""
     try:
         return json.loads((tree / STAMP).read_text())
     except (OSError, ValueError):
@@ -114,7 +114,7 @@ def prepared(place):
 
 
 def stock_of(release):
-    """The untouched source of @release; fetched, if it is not there yet."""
+    """The untouched source of @release; fetched if it is missing."""
     for place in (BUILD, BUILD / 'releases' / release):
         stock = prepared(place)
         if stock and release_of(qemu_version(stock)) == release:
@@ -123,12 +123,12 @@ def stock_of(release):
 
 
 def stocks(releases):
-    """The untouched sources of @releases; of all that there are if None."""
+    """The untouched sources of @releases; if None, of all available ones."""
     for release in dict.fromkeys(releases or RELEASES):
         try:
             yield stock_of(release)
         except Failure as e:
-            # who names a release wants that one
+            # a named release is needed
             if releases:
                 raise
             say(f'QEMU {release} is left out: {e}')
@@ -144,7 +144,7 @@ def fetch(place, source):
 
 
 def overlay_files():
-    """Repo-relative paths of the files that are laid over QEMU's tree."""
+    """Repo-relative paths of the files that are linked into QEMU's tree."""
     found = []
     for top in OVERLAY_DIRS:
         for path in sorted((ROOT / top).rglob('*')):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Debian's archive through an apt configuration of our own below build/apt.
 
-Nothing of the system's apt is changed: lists, cache and sources are private.
-The mirror is the one that the system's apt uses, and apt checks signatures.
+The system's apt does not change: lists, cache and sources are private.  The
+mirror is that of the system's apt, and apt checks signatures.
 """
 
 import os
@@ -27,7 +27,7 @@ def codename():
 def mirrors():
     """(main, security) repositories of the system's apt; either may be None."""
     if not shutil.which('apt-get'):
-        raise Failure('apt-get is missing, so this is no Debian system; '
+        raise Failure('apt-get is missing, so this is not a Debian system; '
                       'give QEMU\'s source with --qemu-src')
     listing = subprocess.run(
         ['apt-get', '--no-release-info', 'indextargets', '--format',
@@ -78,7 +78,7 @@ class Apt:
                       for s in self.suites]
         for sub in ('lists/partial', 'cache/archives/partial'):
             (self.dir / sub).mkdir(parents=True, exist_ok=True)
-        # an empty dpkg status: what is installed here must not matter
+        # an empty dpkg status: installed packages must not matter
         (self.dir / 'status').write_text('')
         (self.dir / 'sources.list').write_text(''.join(lines))
         self.conf.write_text(f'''\
@@ -137,14 +137,14 @@ Acquire::Retries "2";
         return self._run(list(command)).stdout
 
     def versions(self, names, follow, spec=lambda name: name):
-        """{package: version} of these, and of what they depend on if follow().
+        """{package: version} of these, and of their dependencies if follow().
 
         spec() is how apt is asked for one, such as NAME/SUITE.
         """
         found, asked, level = {}, set(), set(names)
         while level:
             asked |= level
-            # nothing is said of virtual packages, which may be among them
+            # apt prints nothing for virtual packages
             text = self.query('apt-cache', 'show', '--no-all-versions',
                               *(spec(name) for name in sorted(level)))
             level = set()
@@ -180,7 +180,7 @@ Acquire::Retries "2";
         raise Failure(f'{failed}; check the network and run it again')
 
     def unpack(self, *packages, into):
-        """All of them, and nothing is installed."""
+        """Unpack all packages without installing them."""
         debs = into / 'debs'
         self.fetch('download', *packages, into=debs)
         for deb in sorted(debs.glob('*.deb')):
@@ -189,7 +189,7 @@ Acquire::Retries "2";
 
 
 def find(root, *patterns):
-    """What a package has at one of several places."""
+    """The file of a package at one of several places."""
     for pattern in patterns:
         for path in sorted(root.glob(pattern)):
             return path
@@ -210,4 +210,4 @@ def unpack_deb(deb, target):
     if run.returncode:
         os.unlink(deb)
         raise Failure(f'{Path(deb).name} is damaged and was removed; '
-                      'run it again to fetch it anew')
+                      'run it again to fetch it')

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs of Debian's that are unpacked, not installed, and their libraries.
 
-Those that this host has are used; others lie below the programs' own root.
+A library of this host is used if there is one; others lie below the programs'
+own root.
 """
 
 import os
@@ -16,7 +17,7 @@ DONE = '.complete'
 
 
 def host_sonames():
-    """Names of the libraries that programs find here anyway."""
+    """Names of the libraries that this host has."""
     cache = subprocess.run(['/sbin/ldconfig', '-p'], capture_output=True,
                            text=True, env=c_locale()).stdout
     return {line.split()[0] for line in cache.splitlines()[1:]
@@ -78,8 +79,8 @@ def unpack(debs, root):
 
 def provide(final, what, fill, content=''):
     """
-    Have fill(folder) make what @final is to be, unless it is there with the
-    same @content.  If it cannot be had, @final.missing says why.
+    Make @final by fill(folder), unless it exists with the same @content.  On
+    failure @final.missing has the reason.
     """
     done = final / DONE
     if done.exists() and done.read_text() == content:

@@ -50,7 +50,7 @@ def run(contexts: list[Context], build: Path, output: Path) -> int:
         for complaint in section.failed:
             print(f'bench: {context.name}: {complaint}', file=sys.stderr)
     if failed:
-        print(f'bench: not measured, as it says above: {", ".join(failed)}',
+        print(f'bench: not measured, see above: {", ".join(failed)}',
               file=sys.stderr)
     return 1 if failed or any(section.failed for section in done) else 0
 

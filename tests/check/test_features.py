@@ -87,7 +87,7 @@ def test_what_later_releases_have_anyway_is_not_missed(source, finds_all_but):
 
 def test_no_source_is_refused(tmp_path):
     run = find(tmp_path)
-    assert run.returncode == 1 and 'is no source of QEMU' in run.stderr
+    assert run.returncode == 1 and 'is not a source of QEMU' in run.stderr
 
 
 def test_packages_are_those_of_the_table():
