@@ -9,13 +9,14 @@
 #include <sys/resource.h>
 #include "files.h"
 
-void assert_reason(char *reason, const char *part)
+void assert_error(Error **err, const char *part)
 {
-    g_assert_nonnull(reason);
-    if (!strstr(reason, part)) {
-        g_error("\"%s\" does not say \"%s\"", reason, part);
+    g_assert_nonnull(*err);
+    if (!strstr(error_get_pretty(*err), part)) {
+        g_error("\"%s\" does not say \"%s\"", error_get_pretty(*err), part);
     }
-    g_free(reason);
+    error_free(*err);
+    *err = NULL;
 }
 
 pid_t child(void (*act)(const char *path), const char *path)
@@ -48,9 +49,11 @@ void end(pid_t pid)
 
 void assert_open_refused(Open *open, const char *path, const char *part)
 {
+    Error *err = NULL;
     int fd;
 
-    assert_reason(open(path, &fd), part);
+    g_assert_false(open(path, &fd, &err));
+    assert_error(&err, part);
     g_assert_cmpint(fd, ==, -1);
 }
 
@@ -58,7 +61,7 @@ int opened(Open *open, const char *path)
 {
     int fd;
 
-    g_assert_null(open(path, &fd));
+    g_assert_true(open(path, &fd, NULL));
     g_assert_cmpint(fd, >=, 0);
     return fd;
 }

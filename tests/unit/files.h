@@ -7,8 +7,10 @@
 #ifndef RAM_RESET_TEST_FILES_H
 #define RAM_RESET_TEST_FILES_H
 
-/* Frees @reason, which must have @part in it */
-void assert_reason(char *reason, const char *part);
+#include "qapi/error.h"
+
+/* Frees *@err, whose text must have @part in it, and sets it to NULL */
+void assert_error(Error **err, const char *part);
 
 /* A process that does @act with @path, and lives until it is killed */
 pid_t child(void (*act)(const char *path), const char *path);
@@ -16,8 +18,8 @@ pid_t child(void (*act)(const char *path), const char *path);
 /* Kill it */
 void end(pid_t pid);
 
-/* Returns a reason, and then @fd is -1; or NULL */
-typedef char *Open(const char *path, int *fd);
+/* False with @errp set, and then @fd is -1 */
+typedef bool Open(const char *path, int *fd, Error **errp);
 
 void assert_open_refused(Open *open, const char *path, const char *part);
 

@@ -33,11 +33,11 @@ static TemplateFile *new_file(const char *identity)
     return f;
 }
 
-bool write_as(int at, const char *identity, char **reason)
+bool write_as(int at, const char *identity, Error **errp)
 {
     uint8_t *const hosts[] = { host, host, host };
     TemplateFile *f = new_file(identity);
-    bool ok = template_file_write(f, at, hosts, reason);
+    bool ok = template_file_write(f, at, hosts, errp);
 
     template_file_free(f);
     return ok;
@@ -45,39 +45,42 @@ bool write_as(int at, const char *identity, char **reason)
 
 void make(int at, const char *identity)
 {
-    char *reason;
+    Error *err = NULL;
 
-    if (!write_as(at, identity, &reason)) {
-        g_error("not written: %s", reason);
+    if (!write_as(at, identity, &err)) {
+        g_error("not written: %s", error_get_pretty(err));
     }
-    g_assert_null(reason);
+    g_assert_null(err);
 }
 
 TemplateFile *open_made(int at, const char *identity)
 {
-    char *reason;
-    TemplateFile *f = template_file_open(at, identity, &reason);
+    Error *err = NULL;
+    TemplateFile *f;
 
-    if (!f) {
-        g_error("not opened: %s", reason ?: "not there");
+    if (!template_file_open(at, identity, &f, &err)) {
+        g_error("not opened: %s", error_get_pretty(err));
     }
+    g_assert_nonnull(f);
     return f;
 }
 
 void assert_refused(const char *identity, const char *part)
 {
-    char *reason;
+    Error *err = NULL;
+    TemplateFile *f;
 
-    g_assert_null(template_file_open(dir, identity, &reason));
-    assert_reason(reason, part);
+    g_assert_false(template_file_open(dir, identity, &f, &err));
+    g_assert_null(f);
+    assert_error(&err, part);
 }
 
 void assert_absent(const char *identity)
 {
-    char *reason;
+    TemplateFile *f;
 
-    g_assert_null(template_file_open(dir, identity, &reason));
-    g_assert_null(reason);
+    g_assert_true(template_file_open(dir, identity, &f, NULL));
+    g_assert_null(f);
 }
 
 TemplateBlock *block(const TemplateFile *f, unsigned i)

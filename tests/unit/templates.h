@@ -21,8 +21,8 @@ extern uint8_t *host;               /* LEN bytes: each page has its number */
 
 GArray *runs_of(const PrimRange *runs, unsigned nr);
 
-/* False with @reason set if it cannot be written, in the directory @at */
-bool write_as(int at, const char *identity, char **reason);
+/* False with @errp set if it cannot be written, in the directory @at */
+bool write_as(int at, const char *identity, Error **errp);
 void make(int at, const char *identity);
 
 TemplateFile *open_made(int at, const char *identity);

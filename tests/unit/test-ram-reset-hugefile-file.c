@@ -21,7 +21,7 @@ static int new_ram(const char *path, uint64_t pages)
 {
     int fd;
 
-    g_assert_null(hugefile_file_create(path, pages * HUGE_SIZE, &fd));
+    g_assert_true(hugefile_file_create(path, pages * HUGE_SIZE, &fd, NULL));
     g_assert_cmpint(fd, >=, 0);
     return fd;
 }
@@ -29,15 +29,17 @@ static int new_ram(const char *path, uint64_t pages)
 static void test_ram_file(const char *path)
 {
     g_autofree char *plain = g_build_filename(dir, "plain", NULL);
+    Error *err = NULL;
     int fd;
 
-    g_assert_null(hugefile_file_open(path, &fd));
+    g_assert_true(hugefile_file_open(path, &fd, NULL));
     g_assert_cmpint(fd, ==, -1);
     check_kinds(hugefile_file_open, path, dir, "not a file on hugetlbfs");
-    assert_reason(hugefile_file_create(path, 1, &fd), "a size of 1 bytes");
+    g_assert_false(hugefile_file_create(path, 1, &fd, &err));
+    assert_error(&err, "a size of 1 bytes");
     g_assert_cmpint(access(path, F_OK), ==, -1);
-    assert_reason(hugefile_file_create(plain, 4096, &fd),
-                  "not a file on hugetlbfs");
+    g_assert_false(hugefile_file_create(plain, 4096, &fd, &err));
+    assert_error(&err, "not a file on hugetlbfs");
     g_assert_cmpint(access(plain, F_OK), ==, -1);
     g_assert_true(g_file_set_contents(plain, "x", 1, NULL));
     assert_open_refused(hugefile_file_open, plain, "not a file on hugetlbfs");
@@ -46,7 +48,8 @@ static void test_ram_file(const char *path)
     check_new_file(fd, 2 * HUGE_SIZE);
     assert_open_refused(hugefile_file_open, path, "another process uses it");
     close(fd);
-    assert_reason(hugefile_file_create(path, HUGE_SIZE, &fd), "File exists");
+    g_assert_false(hugefile_file_create(path, HUGE_SIZE, &fd, &err));
+    assert_error(&err, "File exists");
     close(opened(hugefile_file_open, path));
 }
 
@@ -83,11 +86,12 @@ static void check_in_use(const char *path, void (*act)(const char *path),
 
 static void test_ram_limited(const char *path)
 {
+    Error *err = NULL;
     int fd;
 
     limit_files(HUGE_SIZE);
-    assert_reason(hugefile_file_create(path, 2 * HUGE_SIZE, &fd),
-                  g_strerror(EFBIG));
+    g_assert_false(hugefile_file_create(path, 2 * HUGE_SIZE, &fd, &err));
+    assert_error(&err, g_strerror(EFBIG));
     limit_files(RLIM_INFINITY);
     g_assert_cmpint(access(path, F_OK), ==, -1);
 }
@@ -132,13 +136,13 @@ static bool reserve(const char *path, uint64_t pages, uint64_t expected)
                                             "of 2048 KiB are needed", pages);
     int fd = new_ram(path, pages);
     uint64_t before = pool("resv"), got;
-    char *reason = hugefile_file_reserve(fd, pages * HUGE_SIZE, HUGE_SIZE);
+    Error *err = NULL;
+    bool ok = hugefile_file_reserve(fd, pages * HUGE_SIZE, HUGE_SIZE, &err);
 
     got = pool("resv") - before;
-    if (expected) {
-        g_assert_null(reason);
-    } else {
-        assert_reason(reason, part);
+    g_assert_cmpint(ok, ==, expected != 0);
+    if (!ok) {
+        assert_error(&err, part);
     }
     unlink(path);
     close(fd);
@@ -159,24 +163,29 @@ static void test_ram_taken_over(const char *path)
 {
     g_autofree char *second = g_strdup_printf("%s-2", path);
     int from = new_ram(path, 2), to = open(path, O_RDWR);
+    Error *err = NULL;
 
-    g_assert_null(hugefile_file_move_lock(from, to, path));
+    g_assert_true(hugefile_file_move_lock(from, to, path, NULL));
     g_assert_cmpint(fcntl(from, F_GETFD), ==, -1);
     assert_open_refused(hugefile_file_open, path, "uses it");
     close(to);
     from = opened(hugefile_file_open, path);
     to = new_ram(second, 2);
-    assert_reason(hugefile_file_move_lock(dup(from), to, path), "another file");
+    g_assert_false(hugefile_file_move_lock(dup(from), to, path, &err));
+    assert_error(&err, "another file");
     close(to);
     unlink(second);
     to = open(path, O_RDWR);
     unlink(path);
-    assert_reason(hugefile_file_move_lock(dup(from), to, path), "another file");
+    g_assert_false(hugefile_file_move_lock(dup(from), to, path, &err));
+    assert_error(&err, "another file");
     close(new_ram(path, 2));
-    assert_reason(hugefile_file_move_lock(dup(from), to, path), "another file");
+    g_assert_false(hugefile_file_move_lock(dup(from), to, path, &err));
+    assert_error(&err, "another file");
     close(to);
     to = open(path, O_RDWR);
-    assert_reason(hugefile_file_move_lock(from, to, path), "another file");
+    g_assert_false(hugefile_file_move_lock(from, to, path, &err));
+    assert_error(&err, "another file");
     close(to);
 }
 

@@ -13,9 +13,9 @@
 #include "templates.h"
 
 static bool make_room(int at, uint64_t limit, uint64_t needed, int64_t since,
-                      char **reason)
+                      Error **errp)
 {
-    return template_dir_make_room(at, limit, needed, NULL, since, reason);
+    return template_dir_make_room(at, limit, needed, NULL, since, errp);
 }
 
 static void used_at(const char *identity, int64_t seconds)
@@ -30,7 +30,7 @@ static void used_at(const char *identity, int64_t seconds)
 static void test_room(void)
 {
     TemplateFile *in_use;
-    char *reason;
+    Error *err = NULL;
     uint64_t one;
     struct stat st;
     g_autofree char *file = path_of("c");
@@ -47,24 +47,24 @@ static void test_room(void)
     used_at("b", 30);
     used_at("c", 20);
     used_at("d", 40);
-    g_assert_true(make_room(dir, 5 * one, one, FUTURE, &reason));
+    g_assert_true(make_room(dir, 5 * one, one, FUTURE, &err));
     g_assert_cmpuint(template_dir_size(dir), ==, 4 * one);
     /* The one used longest ago that nobody uses */
-    g_assert_true(make_room(dir, 4 * one, one, FUTURE, &reason));
+    g_assert_true(make_room(dir, 4 * one, one, FUTURE, &err));
     assert_absent("c");
     g_assert_cmpuint(template_dir_size(dir), ==, 3 * one);
     /* b and d have to go, but d has been used lately */
-    g_assert_false(make_room(dir, 2 * one, one, 35, &reason));
-    assert_reason(reason, "used lately");
+    g_assert_false(make_room(dir, 2 * one, one, 35, &err));
+    assert_error(&err, "used lately");
     assert_absent("b");
-    g_assert_false(make_room(dir, one, one, FUTURE, &reason));
-    assert_reason(reason, "used lately");
+    g_assert_false(make_room(dir, one, one, FUTURE, &err));
+    assert_error(&err, "used lately");
     assert_absent("d");
-    g_assert_false(make_room(dir, one - 1, one, FUTURE, &reason));
-    assert_reason(reason, "may have");
+    g_assert_false(make_room(dir, one - 1, one, FUTURE, &err));
+    assert_error(&err, "may have");
     template_file_free(in_use);
     assert_whole(dir, "a");
-    g_assert_true(make_room(dir, one, one, FUTURE, &reason));
+    g_assert_true(make_room(dir, one, one, FUTURE, &err));
     g_assert_cmpuint(template_dir_size(dir), ==, 0);
 }
 
@@ -74,7 +74,7 @@ static void test_room_among_own(void)
     g_autoptr(GHashTable) own = g_hash_table_new_full(g_str_hash, g_str_equal,
                                                       g_free, NULL);
     uint64_t one;
-    char *reason;
+    Error *err = NULL;
 
     remove_file();
     make(dir, "a");
@@ -87,16 +87,16 @@ static void test_room_among_own(void)
     used_at("c", 40);
     used_at("d", 30);
     g_assert_false(template_dir_make_room(dir, 4 * one, one, own, FUTURE,
-                                          &reason));
-    assert_reason(reason, "not this QEMU's");
+                                          &err));
+    assert_error(&err, "not this QEMU's");
     g_hash_table_add(own, template_file_name("c"));
     g_hash_table_add(own, template_file_name("d"));
     g_assert_true(template_dir_make_room(dir, 4 * one, one, own, FUTURE,
-                                         &reason));
+                                         &err));
     assert_absent("d");
     g_assert_false(template_dir_make_room(dir, 2 * one, one, own, FUTURE,
-                                          &reason));
-    assert_reason(reason, "not this QEMU's");
+                                          &err));
+    assert_error(&err, "not this QEMU's");
     assert_absent("c");
     assert_whole(dir, "a");
     assert_whole(dir, "b");
@@ -142,7 +142,7 @@ static void test_full(void)
     uint8_t *const hosts[] = { large };
     PrimRange all = { 0, LEN };
     TemplateFile *f = template_file_new(IDENTITY, 1, PAGE);
-    char *reason;
+    Error *err = NULL;
     int at;
 
     template_file_add_block(f, "ram", LEN, runs_of(&all, 1));
@@ -156,13 +156,13 @@ static void test_full(void)
     g_mkdir(mounted, 0700);
     g_assert_cmpint(mount("none", mounted, "tmpfs", 0, "size=2M"), ==, 0);
     at = open(mounted, O_RDONLY | O_DIRECTORY);
-    g_assert_false(template_file_write(f, at, hosts, &reason));
-    assert_reason(reason, g_strerror(ENOSPC));
+    g_assert_false(template_file_write(f, at, hosts, &err));
+    assert_error(&err, g_strerror(ENOSPC));
     g_assert_cmpuint(template_dir_size(at), ==, 0);
-    g_assert_false(make_room(at, 0, LEN, FUTURE, &reason));
-    g_free(reason);
-    g_assert_false(make_room(at, 8 * LEN, LEN, FUTURE, &reason));
-    assert_reason(reason, "MiB left");
+    g_assert_false(make_room(at, 0, LEN, FUTURE, &err));
+    assert_error(&err, "");
+    g_assert_false(make_room(at, 8 * LEN, LEN, FUTURE, &err));
+    assert_error(&err, "MiB left");
     close(at);
     template_file_free(f);
     umount(mounted);
@@ -173,7 +173,7 @@ static void test_full(void)
 static void test_hugetlbfs(void)
 {
     g_autofree char *mounted = g_build_filename(path, "huge", NULL);
-    char *reason;
+    Error *err = NULL;
     int at;
 
     if (unshare(CLONE_NEWNS) < 0 ||
@@ -188,10 +188,10 @@ static void test_hugetlbfs(void)
         return;
     }
     at = open(mounted, O_RDONLY | O_DIRECTORY);
-    if (write_as(at, IDENTITY, &reason)) {
+    if (write_as(at, IDENTITY, &err)) {
         assert_whole(at, IDENTITY);
     } else {
-        assert_reason(reason, g_strerror(ENOSPC));
+        assert_error(&err, g_strerror(ENOSPC));
         g_assert_cmpuint(template_dir_size(at), ==, 0);
         g_test_skip("no 2 MiB hugepages: set vm.nr_hugepages to 16 or more");
     }

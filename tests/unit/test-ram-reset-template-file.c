@@ -59,12 +59,8 @@ static void test_damage(void)
     g_assert_cmpint(pread(fd, &index_len, 8, 8), ==, 8);
     close(fd);
     for (uint64_t at = 0; at < 48 + index_len; at++) {
-        char *reason = NULL;
-
         damage(at, 1 << at % 8);
-        g_assert_null(template_file_open(dir, IDENTITY, &reason));
-        g_assert_nonnull(reason);
-        g_free(reason);
+        assert_refused(IDENTITY, "");
         damage(at, 1 << at % 8);
     }
     assert_whole(dir, IDENTITY);
@@ -76,13 +72,9 @@ static void test_cut(void)
     g_autofree char *file = path_of(IDENTITY);
 
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
-        char *reason;
-
         make(dir, IDENTITY);
         g_assert_cmpint(truncate(file, sizes[i]), ==, 0);
-        g_assert_null(template_file_open(dir, IDENTITY, &reason));
-        g_assert_nonnull(reason);
-        g_free(reason);
+        assert_refused(IDENTITY, "");
     }
 }
 
@@ -129,33 +121,30 @@ static void test_unfinished(void)
     g_autofree char *file = path_of(IDENTITY);
     g_autofree char *unfinished = g_strconcat(file, ".new", NULL);
     int fd = open(unfinished, O_RDWR | O_CREAT, 0600);
-    char *reason;
+    Error *err = NULL;
 
     g_assert_cmpint(write(fd, file, 100), ==, 100);
     g_assert_cmpint(flock(fd, LOCK_EX), ==, 0);
-    g_assert_false(write_as(dir, IDENTITY, &reason));
-    assert_reason(reason, "another process");
-    g_assert_true(template_dir_make_room(dir, MIB, 0, NULL, 0, &reason));
+    g_assert_false(write_as(dir, IDENTITY, &err));
+    assert_error(&err, "another process");
+    g_assert_true(template_dir_make_room(dir, MIB, 0, NULL, 0, &err));
     g_assert_true(g_file_test(unfinished, G_FILE_TEST_EXISTS));
     close(fd);
     make(dir, IDENTITY);
     assert_whole(dir, IDENTITY);
     g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
     close(open(unfinished, O_RDWR | O_CREAT, 0600));
-    g_assert_true(template_dir_make_room(dir, MIB, 0, NULL, 0, &reason));
+    g_assert_true(template_dir_make_room(dir, MIB, 0, NULL, 0, &err));
     g_assert_false(g_file_test(unfinished, G_FILE_TEST_EXISTS));
 }
 
 static void write_and_read(unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
-        char *reason;
+        Error *err = NULL;
 
-        if (!write_as(dir, IDENTITY, &reason)) {
-            if (!strstr(reason, "another process")) {
-                g_error("%s", reason);
-            }
-            g_free(reason);
+        if (!write_as(dir, IDENTITY, &err)) {
+            assert_error(&err, "another process");
         }
         assert_whole(dir, IDENTITY);
     }
@@ -183,7 +172,7 @@ static void test_at_once(void)
 static void test_file_size_limit(void)
 {
     struct rlimit before, most;
-    char *reason;
+    Error *err = NULL;
 
     remove_file();
     g_assert_cmpint(getrlimit(RLIMIT_FSIZE, &before), ==, 0);
@@ -191,8 +180,8 @@ static void test_file_size_limit(void)
         most = before;
         most.rlim_cur = limit;
         g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &most), ==, 0);
-        g_assert_false(write_as(dir, IDENTITY, &reason));
-        assert_reason(reason, "RLIMIT_FSIZE");
+        g_assert_false(write_as(dir, IDENTITY, &err));
+        assert_error(&err, "RLIMIT_FSIZE");
         g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &before), ==, 0);
         g_assert_cmpuint(template_dir_size(dir), ==, 0);
         assert_absent(IDENTITY);

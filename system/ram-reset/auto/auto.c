@@ -136,15 +136,15 @@ static void auto_machine_ready(RamReset *rr)
 static bool auto_check(RamReset *rr, Error **errp)
 {
     RamResetAuto *ra = RAM_RESET_AUTO(rr);
-    g_autofree char *reason = NULL;
+    Error *err = NULL;
 
     if (!ra->costs_file || ra->ready) {
         return true;
     }
-    reason = costs_read(ra->costs_file, &ra->costs);
-    if (reason) {
+    if (!costs_read(ra->costs_file, &ra->costs, &err)) {
         ram_reset_error(rr, errp, "cannot use costs '%s': %s", ra->costs_file,
-                        reason);
+                        error_get_pretty(err));
+        error_free(err);
         return false;
     }
     ra->ready = true;

@@ -20,9 +20,10 @@ PrimMap ram_reset_block_whole_map(const RamResetBlock *blk)
     return map;
 }
 
-char *ram_reset_fresh_refusal(const RamResetBlock *blk)
+bool ram_reset_fresh_is_allowed(const RamResetBlock *blk, Error **errp)
 {
     const char *reason = ram_reset_block_pin_reason(blk);
+    g_autofree char *user = NULL;
 
     if (!reason && ram_reset_block_has_preallocated_parts(blk)) {
         reason = "parts of it are preallocated by virtio-mem";
@@ -35,7 +36,12 @@ char *ram_reset_fresh_refusal(const RamResetBlock *blk)
         reason = "fresh private hugepages would have to be reserved beside "
                  "the old ones";
     }
-    return reason ? g_strdup(reason) : ram_reset_block_external_user(blk);
+    user = reason ? NULL : ram_reset_block_external_user(blk);
+    if (reason || user) {
+        error_setg(errp, "%s", reason ?: user);
+        return false;
+    }
+    return true;
 }
 
 static void fresh_advise(const PrimMap *map, int advice)

@@ -9,11 +9,8 @@
 
 #include "system/ram-reset/block/block.h"
 
-/*
- * The reason why @blk must not get fresh memory, a sentence to be freed; or
- * NULL
- */
-char *ram_reset_fresh_refusal(const RamResetBlock *blk);
+/* Whether @blk may get fresh memory */
+bool ram_reset_fresh_is_allowed(const RamResetBlock *blk, Error **errp);
 
 /*
  * Replace the memory.  All of @blk then reads as zero, and is preallocated if

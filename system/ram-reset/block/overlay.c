@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "system/ram-reset.h"
 #include "system/ram-reset/block/base-pages.h"
 #include "system/ram-reset/block/fresh.h"
@@ -63,16 +64,15 @@ static void overlay_note(const RamResetBlock *blk, int fd, const GArray *runs)
     overlay_map_add(blk->rb->host, blk->rb, fd, runs);
 }
 
-char *ram_reset_map_refusal(const RamResetBlock *blk,
-                            const RamResetOverlay *from)
+bool ram_reset_map_is_allowed(const RamResetBlock *blk,
+                              const RamResetOverlay *from, Error **errp)
 {
     HostMemoryBackend *backend = ram_reset_block_backend(blk->rb);
     const char *reason = ram_reset_block_refusal(blk->rb);
 
     if (reason) {
-        return g_strdup(reason);
-    }
-    if (!blk->owner) {
+        /* the block must not be touched at all */
+    } else if (!blk->owner) {
         reason = "no ram-reset object covers it";
     } else if (backend && backend->policy != HOST_MEM_POLICY_DEFAULT) {
         reason = "it has a NUMA policy, which a template on tmpfs would apply "
@@ -90,7 +90,11 @@ char *ram_reset_map_refusal(const RamResetBlock *blk,
         reason = "the template is on hugetlbfs, where one written byte "
                  "would copy a whole hugepage";
     }
-    return reason ? g_strdup(reason) : ram_reset_fresh_refusal(blk);
+    if (reason) {
+        error_setg(errp, "%s", reason);
+        return false;
+    }
+    return ram_reset_fresh_is_allowed(blk, errp);
 }
 
 /* Reset the block by fresh memory, whatever its own strategy is */
@@ -133,13 +137,9 @@ int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
 
 void ram_reset_unmap(RamResetBlock *blk)
 {
-    g_autofree char *refusal = NULL;
-
-    if (blk->owner && overlay_map_has(blk->rb->host, blk->rb)) {
-        refusal = ram_reset_fresh_refusal(blk);
-        if (!refusal) {
-            overlay_replace(blk);
-        }
+    if (blk->owner && overlay_map_has(blk->rb->host, blk->rb) &&
+        ram_reset_fresh_is_allowed(blk, NULL)) {
+        overlay_replace(blk);
     }
 }
 

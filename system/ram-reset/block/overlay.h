@@ -36,11 +36,9 @@ typedef struct RamResetOverlay {
     const GArray *runs;
 } RamResetOverlay;
 
-/*
- * The reason why @blk cannot be mapped in this way, to be freed; NULL if it can
- */
-char *ram_reset_map_refusal(const RamResetBlock *blk,
-                            const RamResetOverlay *from);
+/* Whether @blk can be mapped in this way */
+bool ram_reset_map_is_allowed(const RamResetBlock *blk,
+                              const RamResetOverlay *from, Error **errp);
 
 /*
  * Map the block.  0, or -errno: the block then has any content, and may be

@@ -14,12 +14,12 @@
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
 
-void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
-                    Error **errp)
+void hugefile_error_prepend(RamResetHugefile *hf, const char *path,
+                            Error **errp)
 {
-    ram_reset_error(RAM_RESET(hf), errp, "cannot use '%s' for memory backend "
-                    "'%s': %s", path, RAM_RESET(hf)->memdev, reason);
-    g_free(reason);
+    error_prepend(errp, "cannot use '%s' for memory backend '%s': ", path,
+                  RAM_RESET(hf)->memdev);
+    ram_reset_error_prepend(RAM_RESET(hf), errp);
 }
 
 /* Other users may read the directory, and no more */
@@ -76,7 +76,6 @@ static bool is_same_path(const char *one, const char *other)
 static bool open_state(RamResetHugefile *hf, Error **errp)
 {
     ERRP_GUARD();
-    char *reason;
 
     if (!hf->info.state) {
         hf->info.state = hf->state ? g_strdup(hf->state)
@@ -87,39 +86,60 @@ static bool open_state(RamResetHugefile *hf, Error **errp)
         }
     }
     if (is_same_path(hf->info.state, hf->path)) {
-        hugefile_error(hf, hf->path, g_strdup("state= is the same file"), errp);
+        error_setg(errp, "state= is the same file");
+        hugefile_error_prepend(hf, hf->path, errp);
         return false;
     }
-    hf->state_fd = hugefile_record_open(hf->info.state, &reason);
+    hf->state_fd = hugefile_record_open(hf->info.state, errp);
     if (hf->state_fd < 0) {
-        hugefile_error(hf, hf->info.state, reason, errp);
+        hugefile_error_prepend(hf, hf->info.state, errp);
         return false;
     }
     return true;
 }
 
-/* The reason why the record does not show which pages are clean, or NULL */
-static char *record_distrust(const HugeRecord *rec, const struct stat *st,
-                             uint64_t page_size)
+/* Whether the record shows which pages of the file are clean */
+static bool record_is_trusted(const HugeRecord *rec, const struct stat *st,
+                              uint64_t page_size, Error **errp)
 {
     g_autofree char *boot_id = hugefile_record_boot_id();
 
-    if (rec->in_use) {
-        return g_strdup_printf("process %" PRId64 " did not exit cleanly",
-                               rec->pid);
+    if (!rec->pages) {
+        error_setg(errp, "there is no record of it");
+    } else if (rec->in_use) {
+        error_setg(errp, "process %" PRId64 " did not exit cleanly", rec->pid);
+    } else if (!boot_id || strcmp(rec->boot_id, boot_id)) {
+        error_setg(errp, "the host has been restarted since");
+    } else if (rec->device != st->st_dev || rec->inode != st->st_ino ||
+               rec->page_size != page_size ||
+               rec->pages != st->st_size / page_size ||
+               !trusted_file_is_ours(st)) {
+        error_setg(errp, "the record is of another file");
+    } else if (rec->access_time != hugefile_file_access_time(st)) {
+        error_setg(errp, "another process has mapped the file since");
+    } else {
+        return true;
     }
-    if (!boot_id || strcmp(rec->boot_id, boot_id)) {
-        return g_strdup("the host has been restarted since");
+    return false;
+}
+
+static bool read_record(RamResetHugefile *hf, HugeRecord *rec,
+                        const struct stat *st, uint64_t page_size,
+                        Error **errp)
+{
+    ERRP_GUARD();
+
+    if (hf->notice < 0) {
+        error_setg(errp, "the kernel cannot watch the file (inotify)");
+        return false;
     }
-    if (rec->device != st->st_dev || rec->inode != st->st_ino ||
-        rec->page_size != page_size ||
-        rec->pages != st->st_size / page_size || !trusted_file_is_ours(st)) {
-        return g_strdup("the record is of another file");
+    if (!hugefile_record_read(hf->state_fd, rec, errp)) {
+        ram_reset_warn(RAM_RESET(hf), "'%s' is damaged: %s; all of '%s' is "
+                       "cleared", hf->info.state, error_get_pretty(*errp),
+                       hf->path);
+        return false;
     }
-    if (rec->access_time != hugefile_file_access_time(st)) {
-        return g_strdup("another process has mapped the file since");
-    }
-    return NULL;
+    return record_is_trusted(rec, st, page_size, errp);
 }
 
 /* Fill in @hf->old for the left-over file; the file may have holes */
@@ -128,28 +148,18 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
 {
     uint64_t pages = st->st_size / page_size;
     HugeRecord rec = { 0 };
-    char *reason;
+    Error *err = NULL;
 
     hf->info.reused_pages = (uint64_t)st->st_blocks * 512 / page_size;
-    if (hf->notice < 0) {
-        reason = g_strdup("the kernel cannot watch the file (inotify)");
-    } else if (hugefile_record_read(hf->state_fd, &rec, &reason)) {
-        reason = record_distrust(&rec, st, page_size);
-    } else if (reason) {
-        ram_reset_warn(RAM_RESET(hf), "'%s' is damaged: %s; all of '%s' is "
-                       "cleared", hf->info.state, reason, hf->path);
+    if (read_record(hf, &rec, st, page_size, &err)) {
+        hf->old = g_steal_pointer(&rec.dirty);
+        hf->info.record = g_strdup("the last run exited cleanly");
     } else {
-        reason = g_strdup("there is no record of it");
-    }
-    if (reason) {
         hf->old = bitmap_new(pages);
         bitmap_set(hf->old, 0, pages);
         hf->info.record = g_strdup_printf("all pages may be dirty: %s",
-                                          reason);
-        g_free(reason);
-    } else {
-        hf->old = g_steal_pointer(&rec.dirty);
-        hf->info.record = g_strdup("the last run has ended in order");
+                                          error_get_pretty(err));
+        error_free(err);
     }
     hugefile_record_clear(&rec);
 }
@@ -160,27 +170,23 @@ static void find_old_pages(RamResetHugefile *hf, const struct stat *st,
  */
 static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
 {
-    char *reason = hugefile_file_open(hf->path, &hf->claim_fd);
     struct stat st;
 
-    if (reason) {
-        hugefile_error(hf, hf->path, reason, errp);
+    if (!hugefile_file_open(hf->path, &hf->claim_fd, errp)) {
         return false;
     }
     if (hf->claim_fd < 0) {
         return true;
     }
     if (fstat(hf->claim_fd, &st) < 0) {
-        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        error_setg(errp, "%s", strerror(errno));
         return false;
     }
     /* A file of size 0 was never finished */
     if (hf->unlink != RAM_RESET_UNLINK_NEVER || !st.st_size) {
         if (unlink(hf->path) < 0) {
-            hugefile_error(hf, hf->path,
-                           g_strdup_printf("the left-over file cannot be "
-                                           "removed: %s", strerror(errno)),
-                           errp);
+            error_setg(errp, "the left-over file cannot be removed: %s",
+                       strerror(errno));
             return false;
         }
         close(hf->claim_fd);
@@ -188,19 +194,16 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
         return true;
     }
     if (st.st_size != size) {
-        hugefile_error(hf, hf->path,
-                       g_strdup_printf("it has %" PRIu64 " bytes, not %" PRIu64
-                                       "; remove it, or let unlink=existing "
-                                       "do that", (uint64_t)st.st_size, size),
-                       errp);
+        error_setg(errp, "it has %" PRIu64 " bytes, not %" PRIu64 "; remove "
+                   "it, or let unlink=existing do that", (uint64_t)st.st_size,
+                   size);
         return false;
     }
     /* In this order no process can use the file unnoticed in between */
     hf->notice = hugefile_file_notice(hf->claim_fd);
     if (!trusted_file_is_ours_alone(hf->claim_fd, false) ||
         fchmod(hf->claim_fd, 0600) < 0 || fstat(hf->claim_fd, &st) < 0) {
-        hugefile_error(hf, hf->path,
-                       g_strdup("another process has it open"), errp);
+        error_setg(errp, "another process has it open");
         return false;
     }
     find_old_pages(hf, &st, qemu_fd_getpagesize(hf->claim_fd));
@@ -209,39 +212,32 @@ static bool claim_left_over(RamResetHugefile *hf, uint64_t size, Error **errp)
 
 static bool claim_file(RamResetHugefile *hf, uint64_t size, Error **errp)
 {
-    char *reason;
-
     if (!claim_left_over(hf, size, errp)) {
         return false;
     }
     if (hf->claim_fd < 0) {
-        reason = hugefile_file_create(hf->path, size, &hf->claim_fd);
-        if (reason) {
-            hugefile_error(hf, hf->path, reason, errp);
+        if (!hugefile_file_create(hf->path, size, &hf->claim_fd, errp)) {
             return false;
         }
         hf->created = true;
         hf->notice = hugefile_file_notice(hf->claim_fd);
         hf->info.record = g_strdup("the file is new");
     }
-    reason = hugefile_file_reserve(hf->claim_fd, size,
-                                   qemu_fd_getpagesize(hf->claim_fd));
-    if (reason) {
-        hugefile_error(hf, hf->path, reason, errp);
-        return false;
-    }
-    return true;
+    return hugefile_file_reserve(hf->claim_fd, size,
+                                 qemu_fd_getpagesize(hf->claim_fd), errp);
 }
 
 /* Nobody may write to the file before the record says "in use" */
 static bool write_in_use(RamResetHugefile *hf, Error **errp)
 {
+    ERRP_GUARD();
     HugeRecord *rec = &hf->record;
     struct stat st;
     int ret;
 
     if (fstat(hf->claim_fd, &st) < 0) {
-        hugefile_error(hf, hf->path, g_strdup(strerror(errno)), errp);
+        error_setg(errp, "%s", strerror(errno));
+        hugefile_error_prepend(hf, hf->path, errp);
         return false;
     }
     *rec = (HugeRecord) {
@@ -257,7 +253,8 @@ static bool write_in_use(RamResetHugefile *hf, Error **errp)
     bitmap_set(rec->dirty, 0, rec->pages);
     ret = hugefile_record_write(hf->state_fd, rec);
     if (ret < 0) {
-        hugefile_error(hf, hf->info.state, g_strdup(strerror(-ret)), errp);
+        error_setg(errp, "%s", strerror(-ret));
+        hugefile_error_prepend(hf, hf->info.state, errp);
     }
     return ret == 0;
 }
@@ -304,38 +301,36 @@ RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend)
     return NULL;
 }
 
-/* The property of @backend that excludes a file which outlives QEMU, or NULL */
-static const char *backend_refusal(HostMemoryBackend *backend)
+/* Whether the properties of @backend allow a file that outlives QEMU */
+static bool check_backend(HostMemoryBackend *backend, Error **errp)
 {
     Object *obj = OBJECT(backend);
 
     if (!object_dynamic_cast(obj, "memory-backend-file")) {
-        return "it has no file; use memory-backend-file";
+        error_setg(errp, "it has no file; use memory-backend-file");
+    } else if (!backend->share) {
+        error_setg(errp, "share=off would not put the guest's pages into the "
+                   "file; use share=on");
+    } else if (!backend->reserve) {
+        error_setg(errp, "with reserve=off the host may run out of hugepages "
+                   "while the guest runs; use reserve=on");
+    } else if (object_property_get_bool(obj, "readonly", NULL)) {
+        error_setg(errp, "memory with readonly=on cannot be cleared");
+    } else if (object_property_get_uint(obj, "offset", NULL)) {
+        error_setg(errp, "offset= is not supported: a file must belong to one "
+                   "backend");
+    } else if (runstate_check(RUN_STATE_INMIGRATE)) {
+        error_setg(errp, "with -incoming the memory may be another QEMU's");
+    } else {
+        return true;
     }
-    if (!backend->share) {
-        return "share=off would not put the guest's pages into the file; "
-               "use share=on";
-    }
-    if (!backend->reserve) {
-        return "with reserve=off the host may run out of hugepages while the "
-               "guest runs; use reserve=on";
-    }
-    if (object_property_get_bool(obj, "readonly", NULL)) {
-        return "memory with readonly=on cannot be cleared";
-    }
-    if (object_property_get_uint(obj, "offset", NULL)) {
-        return "offset= is not supported: a file must belong to one backend";
-    }
-    if (runstate_check(RUN_STATE_INMIGRATE)) {
-        return "with -incoming the memory may be another QEMU's";
-    }
-    return NULL;
+    return false;
 }
 
 bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
                     Error **errp)
 {
-    const char *reason;
+    ERRP_GUARD();
 
     if (hf->rb) {
         /*
@@ -354,11 +349,10 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
                         "try again", RAM_RESET(hf)->memdev);
         return false;
     }
-    reason = backend_refusal(backend);
-    if (reason) {
-        error_setg(errp, "%s '%s' does not go with memory backend '%s': %s",
-                   TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
-                   RAM_RESET(hf)->memdev, reason);
+    if (!check_backend(backend, errp)) {
+        error_prepend(errp, "%s '%s' does not go with memory backend '%s': ",
+                      TYPE_RAM_RESET_HUGEFILE, ram_reset_id(RAM_RESET(hf)),
+                      RAM_RESET(hf)->memdev);
         return false;
     }
     hugefile_drop_claim(hf);
@@ -368,8 +362,16 @@ bool hugefile_claim(RamResetHugefile *hf, HostMemoryBackend *backend,
         return true;    /* the backend reports this */
     }
     hf->info.file = g_strdup(hf->path);
-    if (!open_state(hf, errp) || !claim_file(hf, backend->size, errp) ||
-        !write_in_use(hf, errp)) {
+    if (!open_state(hf, errp)) {
+        hugefile_drop_claim(hf);
+        return false;
+    }
+    if (!claim_file(hf, backend->size, errp)) {
+        hugefile_error_prepend(hf, hf->path, errp);
+        hugefile_drop_claim(hf);
+        return false;
+    }
+    if (!write_in_use(hf, errp)) {
         hugefile_drop_claim(hf);
         return false;
     }

@@ -15,126 +15,139 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-static char *hugefile_lock(int fd)
+static bool hugefile_lock(int fd, Error **errp)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        return g_strdup(errno == EWOULDBLOCK ? "another process uses it"
-                                             : g_strerror(errno));
+        error_setg(errp, "%s", errno == EWOULDBLOCK ? "another process uses it"
+                                                    : strerror(errno));
+        return false;
     }
-    return NULL;
+    return true;
 }
 
-static char *check_kind(int fd)
+static bool check_kind(int fd, Error **errp)
 {
+    g_autofree char *refusal = NULL;
     struct stat st;
 
     if (fstat(fd, &st) < 0) {
-        return g_strdup(g_strerror(errno));
+        error_setg(errp, "%s", strerror(errno));
+        return false;
     }
     if (S_ISDIR(st.st_mode)) {
-        return g_strdup("it is a directory; give the name of a file in it");
+        error_setg(errp, "it is a directory; give the name of a file in it");
+        return false;
     }
     if (!S_ISREG(st.st_mode) || !prim_is_on_hugetlbfs(fd)) {
-        return g_strdup("it is not a file on hugetlbfs");
+        error_setg(errp, "it is not a file on hugetlbfs");
+        return false;
     }
     /*
      * Any mode will do: nobody has the file open, see check_unused(), and it is
      * cleared
      */
-    return trusted_file_refusal(&st, TRUST_ANY_MODE | TRUST_LINKS);
+    refusal = trusted_file_refusal(&st, TRUST_ANY_MODE | TRUST_LINKS);
+    if (refusal) {
+        error_setg(errp, "%s", refusal);
+    }
+    return !refusal;
 }
 
 /* Refuse also if this is unknown: a file in use must not be cleared */
-static char *check_unused(int fd)
+static bool check_unused(int fd, Error **errp)
 {
     if (trusted_file_is_ours_alone(fd, false)) {
-        return NULL;
+        return true;
     }
     if (errno == EAGAIN) {
-        return g_strdup("another process has it open");
+        error_setg(errp, "another process has it open");
+    } else {
+        error_setg(errp, "cannot find out whether another process has it open "
+                   "(%s); see sysctl fs.leases-enable", strerror(errno));
     }
-    return g_strdup_printf("cannot find out whether another process "
-                           "has it open (%s); see sysctl fs.leases-enable",
-                           g_strerror(errno));
+    return false;
 }
 
-char *hugefile_file_open(const char *path, int *fd)
+bool hugefile_file_open(const char *path, int *fd, Error **errp)
 {
-    char *reason;
-
     *fd = trusted_file_open(AT_FDCWD, path, O_RDONLY);
     if (*fd < 0) {
-        return errno == ENOENT ? NULL :
-               g_strdup(errno == EWOULDBLOCK ? "another process is about to "
-                                               "stop using it; try again"
-                                             : trusted_file_open_error(errno));
+        if (errno != ENOENT) {
+            error_setg(errp, "%s", errno == EWOULDBLOCK
+                                   ? "another process is about to stop using "
+                                     "it; try again"
+                                   : trusted_file_open_error(errno));
+        }
+        return errno == ENOENT;
     }
-    reason = check_kind(*fd) ?: hugefile_lock(*fd) ?: check_unused(*fd);
-    if (reason) {
-        close(*fd);
-        *fd = -1;
+    if (check_kind(*fd, errp) && hugefile_lock(*fd, errp) &&
+        check_unused(*fd, errp)) {
+        return true;
     }
-    return reason;
+    close(*fd);
+    *fd = -1;
+    return false;
 }
 
-static char *check_size(int fd, uint64_t size)
+static bool check_size(int fd, uint64_t size, Error **errp)
 {
     struct statfs fs;
     PrimLimit limit;
     int ret;
 
     if (fstatfs(fd, &fs) == 0 && size % fs.f_bsize) {
-        return g_strdup_printf("a size of %" G_GUINT64_FORMAT " bytes is not a "
-                               "multiple of %lu KiB, which its hugepages have",
-                               size, (unsigned long)fs.f_bsize / 1024);
+        error_setg(errp, "a size of %" G_GUINT64_FORMAT " bytes is not a "
+                   "multiple of its hugepages' %lu KiB", size,
+                   (unsigned long)fs.f_bsize / 1024);
+        return false;
     }
     prim_limit_begin(&limit);
     ret = ftruncate(fd, size);
     prim_limit_end(&limit);
     if (ret < 0) {
-        return g_strdup_printf("it cannot be given a size of %"
-                               G_GUINT64_FORMAT " bytes: %s", size,
-                               g_strerror(errno));
+        error_setg(errp, "it cannot be given a size of %" G_GUINT64_FORMAT
+                   " bytes: %s", size, strerror(errno));
     }
-    return NULL;
+    return ret == 0;
 }
 
 /* Read-only, so that hugefile_file_notice() does not report our own close */
-static char *hugefile_reopen(int *fd)
+static bool hugefile_reopen(int *fd, Error **errp)
 {
     g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", *fd);
     int from = *fd;
-    char *reason = NULL;
 
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) {
-        reason = g_strdup_printf("it cannot be opened: %s", g_strerror(errno));
+        error_setg(errp, "it cannot be opened: %s", strerror(errno));
     }
     close(from);
-    return reason ?: hugefile_lock(*fd);
+    return *fd >= 0 && hugefile_lock(*fd, errp);
 }
 
-char *hugefile_file_create(const char *path, uint64_t size, int *fd)
+bool hugefile_file_create(const char *path, uint64_t size, int *fd,
+                          Error **errp)
 {
-    char *reason;
+    bool locked;
 
     *fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL);
     if (*fd < 0) {
-        return g_strdup_printf("it cannot be created: %s", g_strerror(errno));
+        error_setg(errp, "it cannot be created: %s", strerror(errno));
+        return false;
     }
-    reason = hugefile_lock(*fd);
-    if (!reason) {
-        reason = check_kind(*fd) ?: check_size(*fd, size) ?:
-                 hugefile_reopen(fd);
-        if (reason) {
-            unlink(path);
-        }
+    locked = hugefile_lock(*fd, errp);
+    if (locked && check_kind(*fd, errp) && check_size(*fd, size, errp) &&
+        hugefile_reopen(fd, errp)) {
+        return true;
     }
-    if (reason && *fd >= 0) {
+    if (locked) {
+        unlink(path);
+    }
+    if (*fd >= 0) {
         close(*fd);
         *fd = -1;
     }
-    return reason;
+    return false;
 }
 
 static uint64_t pool_figure(uint64_t page_size, const char *what)
@@ -149,7 +162,8 @@ static uint64_t pool_figure(uint64_t page_size, const char *what)
            ? g_ascii_strtoull(text, NULL, 10) : 0;
 }
 
-char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size)
+bool hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size,
+                           Error **errp)
 {
     void *p = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
     int err = errno;
@@ -157,38 +171,37 @@ char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size)
 
     if (p != MAP_FAILED) {
         munmap(p, size);
-        return NULL;
+        return true;
     }
     if (err != ENOMEM || fstat(fd, &st) < 0) {
-        return g_strdup_printf("it cannot be mapped: %s", g_strerror(err));
+        error_setg(errp, "it cannot be mapped: %s", strerror(err));
+        return false;
     }
-    return g_strdup_printf("%" G_GUINT64_FORMAT " hugepages of %"
-                           G_GUINT64_FORMAT " KiB are needed, the file has %"
-                           G_GUINT64_FORMAT " and the host %" G_GUINT64_FORMAT
-                           " to spare; raise vm.nr_hugepages, or the size of "
-                           "the mount",
-                           size / page_size, page_size / 1024,
-                           (uint64_t)st.st_blocks * 512 / page_size,
-                           pool_figure(page_size, "free") -
-                           pool_figure(page_size, "resv"));
+    error_setg(errp, "%" G_GUINT64_FORMAT " hugepages of %" G_GUINT64_FORMAT
+               " KiB are needed, the file has %" G_GUINT64_FORMAT " and the "
+               "host %" G_GUINT64_FORMAT " to spare; raise vm.nr_hugepages, or "
+               "the size of the mount", size / page_size, page_size / 1024,
+               (uint64_t)st.st_blocks * 512 / page_size,
+               pool_figure(page_size, "free") - pool_figure(page_size, "resv"));
+    return false;
 }
 
-char *hugefile_file_move_lock(int from, int to, const char *path)
+bool hugefile_file_move_lock(int from, int to, const char *path, Error **errp)
 {
     struct stat ours, theirs, named;
-    char *reason;
+    bool ok = false;
 
     if (fstat(from, &ours) < 0 || fstat(to, &theirs) < 0) {
-        reason = g_strdup(g_strerror(errno));
+        error_setg(errp, "%s", strerror(errno));
     } else if (ours.st_dev != theirs.st_dev || ours.st_ino != theirs.st_ino ||
                lstat(path, &named) < 0 || named.st_dev != ours.st_dev ||
                named.st_ino != ours.st_ino) {
-        reason = g_strdup("another file has taken its place");
+        error_setg(errp, "another file has taken its place");
     } else {
-        reason = NULL;
+        ok = true;
     }
     close(from);
-    return reason ?: hugefile_lock(to) ?: check_unused(to);
+    return ok && hugefile_lock(to, errp) && check_unused(to, errp);
 }
 
 int hugefile_file_notice(int fd)

@@ -7,9 +7,10 @@
 #ifndef RAM_RESET_HUGEFILE_FILE_H
 #define RAM_RESET_HUGEFILE_FILE_H
 
+#include "qapi/error.h"
+
 /*
- * A function that can fail returns NULL, or a sentence with the reason, to be
- * freed.
+ * A function that can fail returns false, with @errp set to a sentence.
  */
 
 /*
@@ -18,23 +19,25 @@
  * link, another user's file, and a file that another process has open, or may
  * have.
  */
-char *hugefile_file_open(const char *path, int *fd);
+bool hugefile_file_open(const char *path, int *fd, Error **errp);
 
 /* Make and lock a file of @size bytes at @path, where there is none. */
-char *hugefile_file_create(const char *path, uint64_t size, int *fd);
+bool hugefile_file_create(const char *path, uint64_t size, int *fd,
+                          Error **errp);
 
 /*
  * Reserve hugepages for all of the file, so that the kernel cannot run out of
  * them later.
  */
-char *hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size);
+bool hugefile_file_reserve(int fd, uint64_t size, uint64_t page_size,
+                           Error **errp);
 
 /*
  * Move the lock from descriptor @from, which is closed, to @to.  @path is the
  * same as for hugefile_file_open().  Refuses another file, and a file that
  * another process has opened meanwhile.
  */
-char *hugefile_file_move_lock(int from, int to, const char *path);
+bool hugefile_file_move_lock(int from, int to, const char *path, Error **errp);
 
 /*
  * Watch from now on whether a process closes the file that had opened it for

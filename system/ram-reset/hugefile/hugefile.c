@@ -131,18 +131,18 @@ static void hugefile_removed(RAMBlockNotifier *n, void *host, size_t size,
 /* Move the lock from the descriptor that has claimed the file to QEMU's */
 static bool move_lock(RamResetHugefile *hf, int fd, Error **errp)
 {
-    char *reason = hugefile_file_move_lock(hf->claim_fd, fd, hf->path);
+    ERRP_GUARD();
+    bool ok = hugefile_file_move_lock(hf->claim_fd, fd, hf->path, errp);
 
     hf->claim_fd = -1;
-    if (!reason && hf->unlink == RAM_RESET_UNLINK_ALWAYS &&
-        unlink(hf->path) < 0) {
-        reason = g_strdup_printf("it cannot be removed: %s", strerror(errno));
+    if (ok && hf->unlink == RAM_RESET_UNLINK_ALWAYS && unlink(hf->path) < 0) {
+        error_setg(errp, "it cannot be removed: %s", strerror(errno));
+        ok = false;
     }
-    if (reason) {
-        hugefile_error(hf, hf->path, reason, errp);
-        return false;
+    if (!ok) {
+        hugefile_error_prepend(hf, hf->path, errp);
     }
-    return true;
+    return ok;
 }
 
 static void warn_of_persistent_file(RamResetHugefile *hf)

@@ -58,9 +58,9 @@ struct RamResetHugefile {
 /* The object that names @backend, or NULL */
 RamResetHugefile *hugefile_by_memdev(HostMemoryBackend *backend);
 
-/* Set @errp to "cannot use '@path' ...: @reason"; frees @reason */
-void hugefile_error(RamResetHugefile *hf, const char *path, char *reason,
-                    Error **errp);
+/* Prepend "cannot use '@path' ...: " to an error that has been set */
+void hugefile_error_prepend(RamResetHugefile *hf, const char *path,
+                            Error **errp);
 
 /*
  * Claim the file that @backend is about to map: sets @hf->claim_fd.  If the

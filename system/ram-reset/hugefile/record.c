@@ -40,17 +40,18 @@ char *hugefile_record_boot_id(void)
 }
 
 /*
- * What is written to must have been one of ours, damaged or not.  File systems
- * on a disk leave zeros if the power was cut just after it was written.
+ * The file that will be overwritten must have been a record, damaged or not.  A
+ * file may be full of NULs if it was written just before a power failure.
  */
-static char *record_content_refusal(int fd)
+static bool check_content(int fd, Error **errp)
 {
     struct stat st;
     g_autofree char *text = NULL;
     ssize_t n;
 
     if (fstat(fd, &st) < 0) {
-        return g_strdup(g_strerror(errno));
+        error_setg(errp, "%s", strerror(errno));
+        return false;
     }
     if (st.st_size <= MAX_SIZE) {
         text = g_malloc0(st.st_size + 1);
@@ -59,50 +60,53 @@ static char *record_content_refusal(int fd)
                             (g_str_has_prefix(text, HEADER) ||
                              buffer_is_zero(text, n) ||
                              g_strstr_len(text, n, "\n" CHECKSUM)))) {
-            return NULL;
+            return true;
         }
     }
-    return g_strdup("it is not a state file; remove it, or give another one "
-                    "with state=FILE");
+    error_setg(errp, "it is not a state file; remove it, or give another one "
+               "with state=FILE");
+    return false;
 }
 
-static char *record_lock_refusal(int fd, int err)
+static bool record_lock(int fd, Error **errp)
 {
     HugeRecord rec = { 0 };
-    g_autofree char *reason = NULL;
-    char *user;
 
-    if (err != EWOULDBLOCK) {
-        return g_strdup_printf("it cannot be locked: %s", g_strerror(err));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        return true;
     }
-    hugefile_record_read(fd, &rec, &reason);
-    user = rec.in_use ? g_strdup_printf("process %" G_GINT64_FORMAT " uses it",
-                                        rec.pid)
-                      : g_strdup("another process uses it");
+    if (errno != EWOULDBLOCK) {
+        error_setg(errp, "it cannot be locked: %s", strerror(errno));
+        return false;
+    }
+    hugefile_record_read(fd, &rec, NULL);
+    if (rec.in_use) {
+        error_setg(errp, "process %" G_GINT64_FORMAT " uses it", rec.pid);
+    } else {
+        error_setg(errp, "another process uses it");
+    }
     hugefile_record_clear(&rec);
-    return user;
+    return false;
 }
 
-int hugefile_record_open(const char *path, char **reason)
+int hugefile_record_open(const char *path, Error **errp)
 {
     int fd = trusted_file_open(AT_FDCWD, path, O_RDWR | O_CREAT);
+    g_autofree char *refusal = NULL;
 
-    *reason = NULL;
     if (fd < 0) {
-        *reason = g_strdup(trusted_file_open_error(errno));
+        error_setg(errp, "%s", trusted_file_open_error(errno));
         return -1;
     }
     /* A user who can replace the file can also call dirty pages clean */
-    *reason = trusted_file_fd_refusal(fd, 0);
-    if (!*reason && flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        *reason = record_lock_refusal(fd, errno);
+    refusal = trusted_file_fd_refusal(fd, 0);
+    if (refusal) {
+        error_setg(errp, "%s", refusal);
+    } else if (record_lock(fd, errp) && check_content(fd, errp)) {
+        return fd;
     }
-    *reason = *reason ?: record_content_refusal(fd);
-    if (*reason) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+    close(fd);
+    return -1;
 }
 
 static char *format_dirty(const HugeRecord *rec)
@@ -229,53 +233,53 @@ static bool has_many_lines(const char *text)
     return count > MAX_LINES;
 }
 
-static char *parse_record(HugeRecord *rec, char *text, gsize len)
+static bool parse_record(HugeRecord *rec, char *text, gsize len, Error **errp)
 {
     g_autoptr(GKeyFile) kf = g_key_file_new();
     g_autoptr(GError) err = NULL;
     int version;
 
     if (!cut_checksum(text, len)) {
-        return g_strdup("its checksum does not fit its content");
+        error_setg(errp, "its checksum does not fit its content");
+        return false;
     }
     if (has_many_lines(text)) {
-        return g_strdup_printf("it has more than %d lines", MAX_LINES);
+        error_setg(errp, "it has more than %d lines", MAX_LINES);
+        return false;
     }
     if (!g_key_file_load_from_data(kf, text, -1, G_KEY_FILE_NONE, &err)) {
-        return g_strdup(err->message);
+        error_setg(errp, "%s", err->message);
+        return false;
     }
     version = g_key_file_get_integer(kf, GROUP, "version", &err);
     if (err || version != VERSION) {
-        return g_strdup_printf("it has version %d, not %d", version, VERSION);
+        error_setg(errp, "it has version %d, not %d", version, VERSION);
+        return false;
     }
     if (!parse_fields(rec, kf, &err)) {
         hugefile_record_clear(rec);
-        return g_strdup(err ? err->message : "its numbers are invalid");
+        error_setg(errp, "%s", err ? err->message : "its numbers are invalid");
+        return false;
     }
-    return NULL;
+    return true;
 }
 
-bool hugefile_record_read(int fd, HugeRecord *rec, char **reason)
+bool hugefile_record_read(int fd, HugeRecord *rec, Error **errp)
 {
     g_autofree char *text = NULL;
     struct stat st;
 
     hugefile_record_clear(rec);
-    *reason = NULL;
     if (fstat(fd, &st) < 0 || st.st_size > MAX_SIZE) {
-        *reason = g_strdup("it is too large");
+        error_setg(errp, "it is too large");
         return false;
     }
     text = g_malloc0(st.st_size + 1);
     if (prim_read_all(fd, text, st.st_size, 0) < (size_t)st.st_size) {
-        *reason = g_strdup_printf("it cannot be read: %s", g_strerror(errno));
+        error_setg(errp, "it cannot be read: %s", strerror(errno));
         return false;
     }
-    if (!st.st_size) {
-        return false;
-    }
-    *reason = parse_record(rec, text, st.st_size);
-    return !*reason;
+    return !st.st_size || parse_record(rec, text, st.st_size, errp);
 }
 
 static int write_text(int fd, const char *text)

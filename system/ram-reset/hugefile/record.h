@@ -7,6 +7,8 @@
 #ifndef RAM_RESET_HUGEFILE_RECORD_H
 #define RAM_RESET_HUGEFILE_RECORD_H
 
+#include "qapi/error.h"
+
 /*
  * The record is a small text file of its own, since hugetlbfs has no write().
  * It lists the hugepages of the RAM file that may hold bytes of a guest.  If
@@ -40,18 +42,18 @@ void hugefile_record_clear(HugeRecord *rec);
 /*
  * Open and lock the file at @path, and create it if there is none; its
  * directory must exist.  Returns a file descriptor to be closed, or -1 with
- * @reason set to a sentence to be freed.  Refuses a symbolic link, another
- * user's file, a file that other users may use, one that another process has
- * locked, and one with other content.
+ * @errp set.  Refuses a symbolic link, another user's file, a file that other
+ * users may use, one that another process has locked, and one with other
+ * content.
  */
-int hugefile_record_open(const char *path, char **reason);
+int hugefile_record_open(const char *path, Error **errp);
 
 /*
- * Read the record in @fd into @rec, which is cleared before.  False if there is
- * none: @reason is then NULL if the file is empty, else the defect, to be
- * freed.
+ * Read the record in @fd into @rec, which is cleared before.  False with @errp
+ * set if the record is damaged.  An empty file has no record: this returns true
+ * and leaves @rec cleared.
  */
-bool hugefile_record_read(int fd, HugeRecord *rec, char **reason);
+bool hugefile_record_read(int fd, HugeRecord *rec, Error **errp);
 
 /*
  * Overwrite the record in @fd.  0, or -errno: then there is no valid record, or

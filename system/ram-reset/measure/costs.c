@@ -37,43 +37,47 @@ const char *costs_kind_name(CostsKind kind)
     return names[kind];
 }
 
-static char *read_kind(GKeyFile *file, const char *group, MemoryCosts *costs)
+static bool read_kind(GKeyFile *file, const char *group, MemoryCosts *costs,
+                      Error **errp)
 {
     g_autoptr(GError) err = NULL;
     g_auto(GStrv) found = g_key_file_get_keys(file, group, NULL, NULL);
     int granule = g_key_file_get_integer(file, group, GRANULE, &err);
 
     if (err) {
-        return g_strdup(err->message);
+        error_setg(errp, "%s", err->message);
+        return false;
     }
     if (granule < PAGE_SIZE || granule > MAX_GRANULE ||
         (granule & (granule - 1))) {
-        return g_strdup_printf("[%s] " GRANULE "=%d is not a power of two "
-                               "from %d to %d bytes", group, granule,
-                               PAGE_SIZE, MAX_GRANULE);
+        error_setg(errp, "[%s] " GRANULE "=%d is not a power of two from %d to "
+                   "%d bytes", group, granule, PAGE_SIZE, MAX_GRANULE);
+        return false;
     }
     costs->granule = granule / PAGE_SIZE;
     for (unsigned i = 0; i < G_N_ELEMENTS(keys); i++) {
         double ns = g_key_file_get_double(file, group, keys[i].name, &err);
 
         if (err) {
-            return g_strdup(err->message);
+            error_setg(errp, "%s", err->message);
+            return false;
         }
         /* This also refuses NaN */
         if (!(ns >= 0 && ns <= MAX_NS)) {
-            return g_strdup_printf("[%s] %s=%g is not within 0 and %g "
-                                   "nanoseconds", group, keys[i].name, ns,
-                                   MAX_NS);
+            error_setg(errp, "[%s] %s=%g is not within 0 and %g nanoseconds",
+                       group, keys[i].name, ns, MAX_NS);
+            return false;
         }
         *(double *)((char *)costs + keys[i].offset) = ns;
     }
     if (g_strv_length(found) != G_N_ELEMENTS(keys) + 1) {
-        return g_strdup_printf("[%s] has unknown keys", group);
+        error_setg(errp, "[%s] has unknown keys", group);
+        return false;
     }
-    return NULL;
+    return true;
 }
 
-char *costs_read(const char *path, HostCosts *costs)
+bool costs_read(const char *path, HostCosts *costs, Error **errp)
 {
     g_autoptr(GKeyFile) file = g_key_file_new();
     g_autoptr(GError) err = NULL;
@@ -82,16 +86,15 @@ char *costs_read(const char *path, HostCosts *costs)
 
     *costs = (HostCosts) { };
     if (!g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &err)) {
-        return g_strdup(err->message);
+        error_setg(errp, "%s", err->message);
+        return false;
     }
     for (CostsKind kind = 0; kind < COSTS_NR_KINDS; kind++) {
         const char *name = costs_kind_name(kind);
-        char *reason;
 
         if (g_key_file_has_group(file, name)) {
-            reason = read_kind(file, name, &costs->kinds[kind]);
-            if (reason) {
-                return reason;
+            if (!read_kind(file, name, &costs->kinds[kind], errp)) {
+                return false;
             }
             costs->known[kind] = true;
             known++;
@@ -99,10 +102,11 @@ char *costs_read(const char *path, HostCosts *costs)
     }
     groups = g_key_file_get_groups(file, NULL);
     if (!known || g_strv_length(groups) != known) {
-        return g_strdup("its groups are not [anonymous], [shared] or "
-                        "[hugetlb]");
+        error_setg(errp, "its groups are not [anonymous], [shared] or "
+                   "[hugetlb]");
+        return false;
     }
-    return NULL;
+    return true;
 }
 
 MemoryCosts costs_for_granule(const MemoryCosts *costs, uint32_t granule)

@@ -7,6 +7,8 @@
 #ifndef RAM_RESET_MEASURE_COSTS_H
 #define RAM_RESET_MEASURE_COSTS_H
 
+#include "qapi/error.h"
+
 /*
  * The costs for one kind of memory, in nanoseconds of one thread.
  *
@@ -45,10 +47,8 @@ const char *costs_kind_name(CostsKind kind);
  * Read a key file.  It has a group for each known kind, named like the kind.  A
  * group has a key for each member of MemoryCosts ("discard-call=1200.5"), in
  * nanoseconds, the granule in bytes; all keys must be there, and no others.
- *
- * Returns: NULL, or a sentence with the error, to be freed
  */
-char *costs_read(const char *path, HostCosts *costs);
+bool costs_read(const char *path, HostCosts *costs, Error **errp);
 
 /*
  * The costs for granules of another size.  A fault clears a granule, so that it

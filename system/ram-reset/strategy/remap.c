@@ -5,18 +5,12 @@
  */
 
 #include "qemu/osdep.h"
-#include "qapi/error.h"
 #include "system/ram-reset/block/fresh.h"
 
 static bool remap_supports(RamReset *rr, const RamResetBlock *blk,
                            Error **errp)
 {
-    g_autofree char *reason = ram_reset_fresh_refusal(blk);
-
-    if (reason) {
-        error_setg(errp, "%s", reason);
-    }
-    return !reason;
+    return ram_reset_fresh_is_allowed(blk, errp);
 }
 
 static int remap_zero(RamReset *rr, RamResetBlock *blk,

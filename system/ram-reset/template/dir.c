@@ -133,17 +133,15 @@ static uint64_t default_limit(const struct statfs *fs)
            ? (uint64_t)fs->f_blocks * fs->f_bsize / 2 : UINT64_MAX;
 }
 
-static bool check_space(int dir, uint64_t needed, char **reason)
+static bool check_space(int dir, uint64_t needed, Error **errp)
 {
     struct statfs fs;
 
     if (fstatfs(dir, &fs) == 0 && default_limit(&fs) != UINT64_MAX &&
         (uint64_t)fs.f_bavail * fs.f_bsize < needed) {
-        *reason = g_strdup_printf("its file system has %" G_GUINT64_FORMAT
-                                  " MiB left, and it takes %" G_GUINT64_FORMAT
-                                  " MiB",
-                                  (uint64_t)fs.f_bavail * fs.f_bsize >> 20,
-                                  needed >> 20);
+        error_setg(errp, "its file system has %" G_GUINT64_FORMAT " MiB left, "
+                   "and it takes %" G_GUINT64_FORMAT " MiB",
+                   (uint64_t)fs.f_bavail * fs.f_bsize >> 20, needed >> 20);
         return false;
     }
     return true;
@@ -190,32 +188,30 @@ static uint64_t remove_oldest(int dir, GArray *files, uint64_t most,
 }
 
 bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
-                            GHashTable *own, int64_t since, char **reason)
+                            GHashTable *own, int64_t since, Error **errp)
 {
     int err;
     g_autoptr(GArray) files = list_files(dir, &err);
     struct statfs fs;
 
-    *reason = NULL;
     if (err || fstatfs(dir, &fs) < 0) {
-        *reason = g_strdup(g_strerror(err ?: errno));
+        error_setg(errp, "%s", strerror(err ?: errno));
         return false;
     }
     limit = limit ?: default_limit(&fs);
     if (needed > limit) {
-        *reason = g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, and all "
-                                  "templates may have %" G_GUINT64_FORMAT
-                                  " MiB", needed >> 20, limit >> 20);
+        error_setg(errp, "it takes %" G_GUINT64_FORMAT " MiB, and all "
+                   "templates may have %" G_GUINT64_FORMAT " MiB",
+                   needed >> 20, limit >> 20);
         return false;
     }
     if (remove_oldest(dir, files, limit - needed, own, since) >
         limit - needed) {
-        *reason = g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, all may "
-                                  "have %" G_GUINT64_FORMAT " MiB, and the "
-                                  "others %s", needed >> 20, limit >> 20,
-                                  own ? "are not this QEMU's, or in use"
-                                      : "have been used lately");
+        error_setg(errp, "it takes %" G_GUINT64_FORMAT " MiB, all may have %"
+                   G_GUINT64_FORMAT " MiB, and the others %s", needed >> 20,
+                   limit >> 20, own ? "are not this QEMU's, or in use"
+                                    : "have been used lately");
         return false;
     }
-    return check_space(dir, needed, reason);
+    return check_space(dir, needed, errp);
 }

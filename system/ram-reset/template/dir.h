@@ -7,9 +7,11 @@
 #ifndef RAM_RESET_TEMPLATE_DIR_H
 #define RAM_RESET_TEMPLATE_DIR_H
 
+#include "qapi/error.h"
+
 /*
  * @dir is the descriptor of an open directory that trusted_dir_refusal()
- * accepts.  Reasons are sentences, to be freed.  The caller does all locking
+ * accepts.  The caller does all locking
  * between threads.
  */
 
@@ -35,6 +37,6 @@ uint64_t template_dir_size(int dir);
  * removed in any case.
  */
 bool template_dir_make_room(int dir, uint64_t limit, uint64_t needed,
-                            GHashTable *own, int64_t since, char **reason);
+                            GHashTable *own, int64_t since, Error **errp);
 
 #endif

@@ -36,8 +36,8 @@ TemplateFile *template_file_alloc(void);
 /* Make the index of @f; the caller must unreference it */
 GVariant *template_file_pack(const TemplateFile *f);
 
-/* Fill in @f; returns the defect of @index, or NULL */
-const char *template_file_unpack(TemplateFile *f, GVariant *index);
+/* Fill in @f from @index */
+bool template_file_unpack(TemplateFile *f, GVariant *index, Error **errp);
 
 /* Store 32 bytes in @sum */
 void template_file_checksum(const void *data, size_t len, uint8_t *sum);

@@ -153,8 +153,7 @@ void template_file_checksum(const void *data, size_t len, uint8_t *sum_out)
     g_checksum_get_digest(sha, sum_out, &size);
 }
 
-/* The defect of block @nr, or NULL */
-static const char *check_block(const TemplateFile *f, unsigned nr)
+static bool index_check_block(const TemplateFile *f, unsigned nr, Error **errp)
 {
     const TemplateBlock *b = template_file_block(f, nr);
     uint64_t end = 0;
@@ -163,7 +162,8 @@ static const char *check_block(const TemplateFile *f, unsigned nr)
         b->offset > f->size ||
         (nr && b->offset < template_file_block(f, nr - 1)->offset) ||
         b->len > template_file_room(f, nr)) {
-        return "its blocks are invalid";
+        error_setg(errp, "its blocks are invalid");
+        return false;
     }
     for (unsigned i = 0; i < b->runs->len; i++) {
         PrimRange run = g_array_index(b->runs, PrimRange, i);
@@ -171,26 +171,29 @@ static const char *check_block(const TemplateFile *f, unsigned nr)
         if (run.start % f->page_size || run.len % f->page_size || !run.len ||
             run.start > b->len || run.len > b->len - run.start ||
             (i && run.start < end)) {
-            return "its runs are invalid";
+            error_setg(errp, "its runs are invalid");
+            return false;
         }
         end = run.start + run.len;
     }
-    return NULL;
+    return true;
 }
 
-const char *template_file_unpack(TemplateFile *f, GVariant *index)
+bool template_file_unpack(TemplateFile *f, GVariant *index, Error **errp)
 {
     g_autoptr(GVariantIter) blocks = NULL;
     TemplateBlock b;
     GVariant *runs;
 
     if (!g_variant_is_normal_form(index)) {
-        return "its blocks are not in order";
+        error_setg(errp, "its index is malformed");
+        return false;
     }
     g_variant_get(index, TEMPLATE_FILE_INDEX_TYPE, &f->identity, &f->note,
                   &f->page_size, &f->size, &f->modified, &blocks);
     if (!f->page_size || f->page_size & (f->page_size - 1)) {
-        return "its page size is invalid";
+        error_setg(errp, "its page size is invalid");
+        return false;
     }
     while (g_variant_iter_next(blocks, "(stt@a(tt))", &b.name, &b.len,
                                &b.offset, &runs)) {
@@ -206,11 +209,9 @@ const char *template_file_unpack(TemplateFile *f, GVariant *index)
         g_array_append_val(f->blocks, b);
     }
     for (unsigned i = 0; i < f->blocks->len; i++) {
-        const char *wrong = check_block(f, i);
-
-        if (wrong) {
-            return wrong;
+        if (!index_check_block(f, i, errp)) {
+            return false;
         }
     }
-    return NULL;
+    return true;
 }

@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_TEMPLATE_FILE_H
 #define RAM_RESET_TEMPLATE_FILE_H
 
+#include "qapi/error.h"
 #include "system/ram-reset/block/copy.h"
 #include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/prim/prim.h"
@@ -31,7 +32,7 @@
  * A process that uses the file has a shared lock on it.  A file is only removed
  * if nobody has a lock.
  *
- * Directories are open descriptors.  Reasons are sentences, to be freed.  The
+ * Directories are open descriptors.  The
  * caller does all locking between threads.
  */
 #define TEMPLATE_FILE_ALIGN (UINT64_C(2) << 20)
@@ -102,17 +103,18 @@ RamCopy *template_file_copy(const TemplateFile *f, unsigned nr);
  * @hosts: addresses of the content of each block.  This takes as long as the
  * storage needs.  @f has no descriptor afterwards; the file can be opened.  If
  * another process has made the file meanwhile, it may be that one.  On failure
- * returns false with @reason set, and leaves nothing behind; it also fails
+ * returns false with @errp set, and leaves nothing behind; it also fails
  * while another process writes the same file.
  */
 bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
-                         char **reason);
+                         Error **errp);
 
 /*
- * Open and lock the file for @identity.  Returns NULL with @reason set if the
- * file cannot be trusted, or NULL without a reason if there is none.  Only the
+ * Open and lock the file for @identity.  False with @errp set if it cannot be
+ * trusted.  If there is none, this returns true and sets *@f to NULL.  Only the
  * index is read.
  */
-TemplateFile *template_file_open(int dir, const char *identity, char **reason);
+bool template_file_open(int dir, const char *identity, TemplateFile **f,
+                        Error **errp);
 
 #endif

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block-list.h"
@@ -39,7 +40,7 @@ typedef struct CopyJob {
 typedef struct Done {
     RAMBlock *rb;
     RamResetBlockInfo *info;
-    char *refusal;              /* why it is not mapped */
+    Error *refusal;             /* why it is not mapped */
     int ret;                    /* -errno if mapping has failed */
 } Done;
 
@@ -99,8 +100,7 @@ static void map_blocks(Load *load)
             continue;
         }
         from = overlay_of(f, template_file_find_block(f, blk->rb->idstr));
-        done.refusal = ram_reset_map_refusal(blk, &from);
-        if (!done.refusal) {
+        if (ram_reset_map_is_allowed(blk, &from, &done.refusal)) {
             done.ret = ram_reset_map(blk, &from);
         }
         if (!done.refusal && !done.ret) {
@@ -108,7 +108,7 @@ static void map_blocks(Load *load)
             done.info->system_calls = blk->info->system_calls;
             done.info->reset_ns = get_clock() - before;
         } else if (!done.refusal) {
-            done.refusal = g_strdup("the host refused to map it");
+            error_setg(&done.refusal, "the host refused to map it");
         }
         g_array_append_val(load->done, done);
     }
@@ -261,8 +261,8 @@ static bool load_block(const Load *load, RamResetBlock *blk)
             ram_reset_note_fallback(blk, "template", done->ret);
         }
         template_describe(blk, g_strdup_printf(
-                              "%s; copied from the template, which is not "
-                              "mapped: %s", blk->info->reason, done->refusal));
+            "%s; copied from the template, which is not mapped: %s",
+            blk->info->reason, error_get_pretty(done->refusal)));
     } else {
         template_compare(blk, t);
         template_describe(blk, g_strdup("all of it is compared with the "
@@ -303,7 +303,7 @@ static void clear_done(void *opaque)
     Done *done = opaque;
 
     qapi_free_RamResetBlockInfo(done->info);
-    g_free(done->refusal);
+    error_free(done->refusal);
 }
 
 bool ram_reset_template_load(void)

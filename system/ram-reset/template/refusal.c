@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "qemu/rcu.h"
 #include "migration/misc.h"
 #include "system/system.h"
@@ -19,13 +20,15 @@ bool template_has_block(RAMBlock *rb)
     return rb->used_length && !migrate_ram_is_ignored(rb);
 }
 
-char *template_misfit(const TemplateFile *f)
+bool template_fits(const TemplateFile *f, const RamResetIgnored *ignored,
+                   Error **errp)
 {
     unsigned found = 0;
     RAMBlock *rb;
 
     if (f->page_size != qemu_target_page_size()) {
-        return g_strdup("its pages have another size");
+        error_setg(errp, "its pages have another size");
+        return false;
     }
     RCU_READ_LOCK_GUARD();
     RAMBLOCK_FOREACH(rb) {
@@ -37,65 +40,75 @@ char *template_misfit(const TemplateFile *f)
         nr = template_file_find_block(f, rb->idstr);
         if (nr < 0 || g_array_index(f->blocks, TemplateBlock, nr).len !=
                       rb->used_length) {
-            return g_strdup_printf("RAM block '%s' is not in it, or has "
-                                   "another size", rb->idstr);
+            error_setg(errp, "RAM block '%s' is not in it, or has another size",
+                       rb->idstr);
+            return false;
         }
         found++;
     }
-    return found == f->blocks->len
-           ? NULL : g_strdup("it has RAM that this machine lacks");
+    if (found != f->blocks->len) {
+        error_setg(errp, "it has RAM that this machine lacks");
+        return false;
+    }
+    return true;
 }
 
-const char *template_host_refusal(void)
+bool template_host_is_able(Error **errp)
 {
     /* Mapping a file would then populate its holes */
-    return should_mlock(mlock_state)
-           ? "memory is locked (-overcommit mem-lock)" : NULL;
+    if (should_mlock(mlock_state)) {
+        error_setg(errp, "memory is locked (-overcommit mem-lock)");
+        return false;
+    }
+    return true;
 }
 
-/*
- * The reason why a template could have another content than the snapshot, or
- * could not restore @blk, to be freed; NULL if there is none
- */
-static char *block_refusal(const RamResetBlock *blk)
+/* Whether a template has the snapshot's content, and can restore @blk */
+static bool template_check_block(const RamResetBlock *blk, Error **errp)
 {
-    g_autofree char *listener = NULL;
+    g_autofree char *listener = NULL, *writer = NULL;
 
     if (memory_region_has_ram_discard_manager(blk->rb->mr)) {
-        return g_strdup("parts of it are unplugged (virtio-mem)");
+        error_setg(errp, "parts of it are unplugged (virtio-mem)");
+        return false;
     }
     if (ram_reset_block_is_aliased(blk->rb)) {
-        return g_strdup("another RAM block maps its file shared");
+        error_setg(errp, "another RAM block maps its file shared");
+        return false;
     }
     if (!blk->map.shared) {
-        return NULL;
+        return true;
     }
     /* Trusted devices write nothing unlogged while the guest is stopped */
     listener = ram_reset_unlogged_listener();
     if (blk->map.fd >= 0 && listener) {
-        return g_steal_pointer(&listener);
+        error_setg(errp, "%s", listener);
+        return false;
     }
     if (blk->map.fd >= 0 && ram_reset_vhost_is_busy()) {
-        return g_strdup("a vhost device may not have finished its requests");
+        error_setg(errp, "a vhost device may not have finished its requests");
+        return false;
     }
-    return ram_reset_block_external_writer(blk);
+    writer = ram_reset_block_external_writer(blk);
+    if (writer) {
+        error_setg(errp, "%s", writer);
+    }
+    return !writer;
 }
 
-char *template_refusal(void)
+bool template_ram_is_able(Error **errp)
 {
+    ERRP_GUARD();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
 
     for (unsigned i = 0; i < list->nr; i++) {
         const RamResetBlock *blk = &list->blocks[i];
-        g_autofree char *reason = NULL;
 
-        if (template_has_block(blk->rb)) {
-            reason = block_refusal(blk);
-        }
-        if (reason) {
-            return g_strdup_printf("RAM block '%s': %s", blk->rb->idstr,
-                                   reason);
+        if (template_has_block(blk->rb) &&
+            !template_check_block(blk, errp)) {
+            error_prepend(errp, "RAM block '%s': ", blk->rb->idstr);
+            return false;
         }
     }
-    return NULL;
+    return true;
 }

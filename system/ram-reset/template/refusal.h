@@ -10,18 +10,17 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/template/file.h"
 
-/* Reasons are to be freed, or NULL */
-
 /* Whether a template has a block for @rb */
 bool template_has_block(RAMBlock *rb);
 
-/* Why @f is not of RAM as it is laid out now */
-char *template_misfit(const TemplateFile *f);
+/* Whether @f matches the current layout of RAM */
+bool template_fits(const TemplateFile *f, const RamResetIgnored *ignored,
+                   Error **errp);
 
-/* The reason why this QEMU can use no template; a static string, or NULL */
-const char *template_host_refusal(void);
+/* Whether this QEMU can use templates at all */
+bool template_host_is_able(Error **errp);
 
-/* Why a template might not be what a snapshot has, or not make RAM that */
-char *template_refusal(void);
+/* Whether a template has the snapshot's content, and can restore RAM */
+bool template_ram_is_able(Error **errp);
 
 #endif

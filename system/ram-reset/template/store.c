@@ -27,7 +27,7 @@ static struct {
     TemplateFile *file;
     char *identity;             /* of @file */
     char *path;                 /* of @file, or of the last unusable file */
-    char *problem;              /* why there is no @file */
+    Error *problem;             /* why there is no @file */
     int64_t started;            /* seconds since 1970 */
     GHashTable *saved;          /* names of files made by saving */
     RamResetWarning unusable, not_made, removed;
@@ -83,27 +83,30 @@ void ram_reset_template_close(void)
     g_clear_pointer(&template.identity, g_free);
 }
 
-static void set_problem(char *problem)
+/* Takes ownership of @problem, which may be NULL */
+static void set_problem(Error *problem)
 {
-    g_free(template.problem);
+    error_free(template.problem);
     template.problem = problem;
 }
 
 static bool may_map(void)
 {
-    const char *problem = template_host_refusal();
+    Error *problem = NULL;
 
-    if (problem) {
-        set_problem(g_strdup(problem));
+    if (!template_host_is_able(&problem)) {
+        set_problem(problem);
+        return false;
     }
-    return !problem;
+    return true;
 }
 
 static void template_warn(RamResetWarning *kind, const char *what)
 {
-    if (ram_reset_warning_due(kind, template.problem, get_clock())) {
-        warn_report("template '%s' %s: %s", template.path, what,
-                    template.problem);
+    const char *problem = error_get_pretty(template.problem);
+
+    if (ram_reset_warning_due(kind, problem, get_clock())) {
+        warn_report("template '%s' %s: %s", template.path, what, problem);
     }
 }
 
@@ -118,7 +121,7 @@ static void set_path(RamReset *rr, const char *identity)
 bool ram_reset_template_find(const char *identity, int64_t *note)
 {
     RamReset *rr = ram_reset_template_object();
-    char *reason = NULL;
+    Error *problem = NULL;
 
     assert(bql_locked());
     ram_reset_template_close();
@@ -126,16 +129,13 @@ bool ram_reset_template_find(const char *identity, int64_t *note)
         return false;
     }
     set_path(rr, identity);
-    reason = template_refusal();
-    if (reason) {
-        set_problem(reason);
+    if (!template_ram_is_able(&problem)) {
+        set_problem(problem);
         return false;
     }
-    template.file = template_file_open(rr->template_fd, identity, &reason);
-    if (template.file) {
-        reason = template_misfit(template.file);
-    }
-    if (template.file && !reason) {
+    if (template_file_open(rr->template_fd, identity, &template.file,
+                           &problem) &&
+        template.file && template_fits(template.file, &problem)) {
         template.identity = g_strdup(identity);
         set_problem(NULL);
         ram_reset_warning_over(&template.unusable);
@@ -144,12 +144,13 @@ bool ram_reset_template_find(const char *identity, int64_t *note)
         return true;
     }
     ram_reset_template_close();
-    if (reason) {
-        set_problem(reason);
+    if (problem) {
+        set_problem(problem);
         template_warn(&template.unusable,
                       "cannot be used, and will be made again");
     } else {
-        set_problem(g_strdup("this snapshot had none"));
+        error_setg(&problem, "this snapshot had none");
+        set_problem(problem);
     }
     return false;
 }
@@ -180,25 +181,23 @@ static GArray *find_runs(const RamResetBlock *blk)
  * must not remove each other each time.
  */
 static bool make_room(RamReset *rr, const TemplateFile *f, bool loaded,
-                      char **reason)
+                      Error **errp)
 {
     return template_dir_make_room(rr->template_fd, template_size_limit(),
                                   template_file_content(f),
                                   loaded ? NULL : template.saved,
-                                  template.started, reason);
+                                  template.started, errp);
 }
 
 static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
-                           char **reason)
+                           Error **errp)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
     g_autofree uint8_t **hosts = g_new(uint8_t *, list->nr);
 
-    *reason = template_refusal();
-    if (*reason) {
+    if (!template_ram_is_able(errp)) {
         return false;
     }
-
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
 
@@ -208,19 +207,20 @@ static bool write_template(RamReset *rr, TemplateFile *f, bool loaded,
                                     find_runs(blk));
         }
     }
-    return make_room(rr, f, loaded, reason) &&
-           template_file_write(f, rr->template_fd, hosts, reason);
+    return make_room(rr, f, loaded, errp) &&
+           template_file_write(f, rr->template_fd, hosts, errp);
 }
 
 /* The file has been made; open it */
 static void open_made(RamReset *rr, const char *identity, bool loaded,
-                      char **reason)
+                      Error **errp)
 {
-    template.file = template_file_open(rr->template_fd, identity, reason);
+    if (template_file_open(rr->template_fd, identity, &template.file, errp) &&
+        !template.file) {
+        error_setg(errp, "it was removed");
+    }
     if (template.file) {
         template.identity = g_strdup(identity);
-    } else if (!*reason) {
-        *reason = g_strdup("it was removed");
     }
     if (!loaded) {
         g_hash_table_add(template.saved, template_file_name(identity));
@@ -231,7 +231,7 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded)
 {
     RamReset *rr = ram_reset_template_object();
     int64_t before = get_clock();
-    char *reason = NULL;
+    Error *problem = NULL;
     TemplateFile *f;
 
     assert(bql_locked());
@@ -241,14 +241,14 @@ void ram_reset_template_make(const char *identity, int64_t note, bool loaded)
     }
     set_path(rr, identity);
     f = template_file_new(identity, note, qemu_target_page_size());
-    if (write_template(rr, f, loaded, &reason)) {
-        open_made(rr, identity, loaded, &reason);
+    if (write_template(rr, f, loaded, &problem)) {
+        open_made(rr, identity, loaded, &problem);
     }
     trace_ram_reset_template_made(template.path, template_file_content(f),
                                   get_clock() - before);
     template_file_free(f);
-    set_problem(reason);
-    if (reason) {
+    set_problem(problem);
+    if (problem) {
         template_warn(&template.not_made, "has not been made");
     } else {
         ram_reset_warning_over(&template.not_made);
@@ -269,18 +269,23 @@ void ram_reset_template_retire(const char *identity)
     if (template_dir_retire(rr->template_fd, identity,
                              current ? template.file->fd
                                      : overlay_map_fd()) && current) {
+        Error *problem = NULL;
+
         ram_reset_template_close();
-        set_problem(g_strdup("its snapshot was deleted"));
+        error_setg(&problem, "its snapshot was deleted");
+        set_problem(problem);
     }
 }
 
 void ram_reset_template_remove(const char *why)
 {
     RamReset *rr = ram_reset_template_object();
+    Error *problem = NULL;
 
     if (rr && template.identity) {
         template_dir_remove(rr->template_fd, template.identity);
-        set_problem(g_strdup(why));
+        error_setg(&problem, "%s", why);
+        set_problem(problem);
         template_warn(&template.removed, "has been removed");
     }
     ram_reset_template_close();
@@ -298,7 +303,9 @@ RamResetTemplateInfo *ram_reset_query_template(void)
     info->dir = g_strdup(rr->template_dir);
     info->limit = template_size_limit();
     info->size = template_dir_size(rr->template_fd);
-    info->problem = g_strdup(template.problem);
+    if (template.problem) {
+        info->problem = g_strdup(error_get_pretty(template.problem));
+    }
     if (template.file) {
         info->file = g_strdup(template.path);
         info->has_content = true;

@@ -128,79 +128,85 @@ static bool write_file(TemplateFile *f, Output *out, uint8_t *const hosts[])
     return ok && template_finish(f, out);
 }
 
-/* Open a locked, empty file of that name; -1 with @reason set on failure */
-static int open_unfinished(int dir, const char *name, char **reason)
+/* Open a locked, empty file of that name; -1 with @errp set on failure */
+static int open_unfinished(int dir, const char *name, Error **errp)
 {
     int fd = trusted_file_open(dir, name, O_RDWR | O_CREAT);
+    g_autofree char *refusal = NULL;
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
-        *reason = g_strdup(trusted_file_open_error(errno));
-    } else if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        *reason = g_strdup(errno == EWOULDBLOCK
-                           ? "another process is making it"
-                           : g_strerror(errno));
+        error_setg(errp, "%s", trusted_file_open_error(errno));
+        goto fail;
+    }
+    refusal = trusted_file_refusal(&st, 0);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        error_setg(errp, "%s", errno == EWOULDBLOCK
+                               ? "another process is making it"
+                               : strerror(errno));
     } else if (!template_file_is_called(dir, name, fd)) {
-        *reason = g_strdup("another process has just made it");
+        error_setg(errp, "another process has just made it");
+    } else if (refusal) {
+        error_setg(errp, "%s", refusal);
+    } else if (ftruncate(fd, 0) < 0) {
+        error_setg(errp, "%s", strerror(errno));
     } else {
-        *reason = trusted_file_refusal(&st, 0);
-        if (!*reason && ftruncate(fd, 0) < 0) {
-            *reason = g_strdup(g_strerror(errno));
-        }
+        return fd;
     }
-    if (*reason && fd >= 0) {
+
+fail:
+    if (fd >= 0) {
         close(fd);
-        fd = -1;
     }
-    return fd;
+    return -1;
 }
 
 /* Whether another process has made the file meanwhile */
 static bool is_there(int dir, const TemplateFile *f)
 {
-    char *reason;
-    TemplateFile *other = template_file_open(dir, f->identity, &reason);
-    bool same = other && other->note == f->note &&
-                other->blocks->len == f->blocks->len;
+    TemplateFile *other;
+    bool same;
 
+    template_file_open(dir, f->identity, &other, NULL);
+    same = other && other->note == f->note &&
+           other->blocks->len == f->blocks->len;
     for (unsigned i = 0; same && i < f->blocks->len; i++) {
         TemplateBlock *a = template_file_block(f, i);
         TemplateBlock *b = template_file_block(other, i);
 
         same = !strcmp(a->name, b->name) && a->len == b->len;
     }
-    g_free(reason);
     template_file_free(other);
     return same;
 }
 
-/* A sentence for errno, to be freed */
-static char *write_refusal(const TemplateFile *f)
+/* Set @errp for errno */
+static void set_write_error(const TemplateFile *f, Error **errp)
 {
     int err = errno;
     struct rlimit most;
 
     if (err == EFBIG && getrlimit(RLIMIT_FSIZE, &most) == 0 &&
         f->size > most.rlim_cur) {
-        return g_strdup_printf("it takes %" G_GUINT64_FORMAT " MiB, holes "
-                               "included, and files of this process may have "
-                               "%" G_GUINT64_FORMAT " MiB (RLIMIT_FSIZE, "
-                               "ulimit -f)", f->size >> 20,
-                               (uint64_t)most.rlim_cur >> 20);
+        error_setg(errp, "it takes %" G_GUINT64_FORMAT " MiB, holes included, "
+                   "and files of this process may have %" G_GUINT64_FORMAT
+                   " MiB (RLIMIT_FSIZE, ulimit -f)", f->size >> 20,
+                   (uint64_t)most.rlim_cur >> 20);
+    } else {
+        error_setg(errp, "%s", strerror(err));
     }
-    return g_strdup(g_strerror(err));
 }
 
 bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
-                         char **reason)
+                         Error **errp)
 {
     g_autofree char *name = template_file_name(f->identity);
     g_autofree char *unfinished = template_file_unfinished_name(f->identity);
     Output out = { 0 };
     PrimLimit limit;
+    bool ok = true;
 
-    *reason = NULL;
-    out.fd = open_unfinished(dir, unfinished, reason);
+    out.fd = open_unfinished(dir, unfinished, errp);
     if (out.fd < 0) {
         return false;
     }
@@ -209,10 +215,11 @@ bool template_file_write(TemplateFile *f, int dir, uint8_t *const hosts[],
         unlinkat(dir, unfinished, 0);
     } else if (!write_file(f, &out, hosts) ||
                renameat(dir, unfinished, dir, name) < 0) {
-        *reason = write_refusal(f);
+        set_write_error(f, errp);
         unlinkat(dir, unfinished, 0);
+        ok = false;
     }
     prim_limit_end(&limit);
     close(out.fd);
-    return !*reason;
+    return ok;
 }

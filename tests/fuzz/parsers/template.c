@@ -58,7 +58,8 @@ static TemplateFile *unpacked(const uint8_t *data, size_t size)
             data + MIN(size, sizeof(head)), head.index_len, false, NULL,
             NULL));
     }
-    if (!index || template_file_unpack(f, index) || f->size > MOST_SIZE) {
+    if (!index || !template_file_unpack(f, index, NULL) ||
+        f->size > MOST_SIZE) {
         g_clear_pointer(&f, template_file_free);
     } else {
         check(f);
@@ -71,7 +72,7 @@ void target_run(const uint8_t *data, size_t size)
     TemplateFile *says = unpacked(data, size), *f;
     const char *identity = says ? says->identity : "none";
     g_autofree char *name = template_file_name(identity);
-    char *reason;
+    g_autoptr(Error) err = NULL;
     int fd;
 
     if (dir < 0) {
@@ -92,13 +93,12 @@ void target_run(const uint8_t *data, size_t size)
         futimens(fd, times);
     }
     close(fd);
-    f = template_file_open(dir, identity, &reason);
+    template_file_open(dir, identity, &f, &err);
     if (f) {
         check(f);
-    } else if (!reason) {
+    } else if (!err) {
         fuzz_fail("a refusal has no reason");
     }
-    g_free(reason);
     unlinkat(dir, name, 0);
     template_file_free(f);
     template_file_free(says);
