@@ -37,10 +37,11 @@ void ram_reset_devices_distrust(DeviceState *dev, const char *problem);
 /**
  * RamResetSections: the sections of a VM state that has been loaded before
  *
- * @find: the one of @part, whose description has the name @vmsd; NULL if there
- *     is none, or there may be others
- * @check: whether the device, saved now, is what @section has; it is unchanged
- * @leave_out: @section, which @find has returned, is not to be loaded
+ * @find: return the section of @part, whose description has the name @vmsd;
+ *     NULL if there is none, or there may be others
+ * @check: whether the VM state of the device, if it were saved now, is @section;
+ *     the device is unchanged
+ * @leave_out: do not load @section, which @find has returned
  */
 typedef struct RamResetSections {
     void *(*find)(void *opaque, VMStateIf *part, const char *vmsd);

@@ -32,8 +32,8 @@ bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
                           unsigned len);
 
 /**
- * ram_reset_keeps_disk: whether a snapshot for which no disks have been named
- * leaves @bs as it is
+ * ram_reset_keeps_disk: whether a snapshot for which no disks are named
+ * excludes @bs
  *
  * Read-only disks are excluded.  With a ram-reset object, so are the disks in
  * keep-disks=, and flashes: their content is a part of the VM state, and the

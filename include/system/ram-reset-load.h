@@ -59,8 +59,8 @@ const char *ram_reset_load_refusal(void);
 bool ram_reset_covers(RAMBlock *rb);
 
 /**
- * ram_reset_begin: make all RAM blocks zero that an object covers, or note
- * that they are to be so
+ * ram_reset_begin: make all RAM blocks zero that an object covers, or note that
+ * they must become zero
  *
  * @all_notified: the caller will call ram_reset_page_loaded() for every page
  *     that it writes to, so that clearing can wait

@@ -38,8 +38,7 @@ bool ram_reset_rewind_wanted(void);
 bool ram_reset_unchanged_devices_wanted(void);
 
 /**
- * ram_reset_take_baseline: keep a copy of RAM, and track what is written from
- * now on
+ * ram_reset_take_baseline: keep a copy of RAM, and track all writes from now on
  *
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
  *     or will map it again
@@ -66,8 +65,8 @@ void ram_reset_drop_baseline(RamResetBlockerId why);
 void ram_reset_block_baseline(RamResetBlockerId why);
 
 /**
- * ram_reset_stop_tracking: somebody else will use the dirty log, and expects
- * that it starts it.  The baseline is dropped.
+ * ram_reset_stop_tracking: another user is going to start the dirty log, and
+ * expects that it is off.  The baseline is dropped.
  */
 void ram_reset_stop_tracking(void);
 

@@ -64,7 +64,7 @@ void ram_reset_vhost_starts(const struct vhost_dev *dev);
 /* Of all address spaces */
 extern QTAILQ_HEAD(MemoryListeners, MemoryListener) memory_listeners;
 
-/* ram.c: a snapshot is loaded, with the BQL held */
+/* Called by ram.c when a snapshot is loaded, with the BQL held */
 
 bool ram_reset_do_known_zero(const void *host, size_t size);
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what QEMU's block layer calls, which is in qemu-img as well
+ * RAM reset: callback of block/snapshot.c, which is in qemu-img as well
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -32,7 +32,7 @@ RamReset *ram_reset_template_object(void);
 /* The property unchanged-devices= */
 void ram_reset_add_unchanged_devices(ObjectClass *oc);
 
-/* Warn if @rr has a limit for something that it has not switched on */
+/* Warn if @rr limits a feature that is not switched on */
 void ram_reset_warn_of_idle_limits(RamReset *rr);
 
 /*

@@ -13,17 +13,17 @@
 
 /* Each text begins with the type and id of @rr: "ram-reset-auto 'rr0': ..." */
 
-/* As error_setg() */
+/* Like error_setg() */
 #define ram_reset_error(rr, errp, fmt, ...) \
     error_setg(errp, "%s '%s': " fmt, object_get_typename(OBJECT(rr)), \
                ram_reset_id(rr), ## __VA_ARGS__)
 
-/* As warn_report() */
+/* Like warn_report() */
 #define ram_reset_warn(rr, fmt, ...) \
     warn_report("%s '%s': " fmt, object_get_typename(OBJECT(rr)), \
                 ram_reset_id(rr), ## __VA_ARGS__)
 
-/* To an error that has been set; for ERRP_GUARD() */
+/* Prepend to an error that has been set; for ERRP_GUARD() */
 static inline void ram_reset_error_prepend(RamReset *rr, Error **errp)
 {
     error_prepend(errp, "%s '%s': ", object_get_typename(OBJECT(rr)),

@@ -222,7 +222,7 @@ static void begin_block(RamResetBlock *blk, bool all_notified)
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
 }
 
-/* Fresh memory is as quick as anything that could be done to a mapping */
+/* Mapping fresh memory is as fast as any other way to reset a mapping */
 static void unmap_all(RamResetLeftOut *left_out, void *opaque)
 {
     g_autoptr(RamResetBlockList) list = NULL;
@@ -274,7 +274,7 @@ void ram_reset_begin(bool all_notified, uint64_t expected)
     ram_reset_begin_without(is_ignored, NULL, all_notified, expected);
 }
 
-/* Records come block by block, so the search starts where the last ended */
+/* Records come block by block: start the search where the last one ended */
 static RamResetBlock *reset_find_block(RAMBlock *rb, const uint8_t *host)
 {
     unsigned nr = reset.list ? reset.list->nr : 0;

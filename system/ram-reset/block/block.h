@@ -18,16 +18,17 @@
  * RamResetBlock: a RAM block during one reset
  *
  * @rb: valid under the BQL
- * @map: its used_length as it was when the plan was made
- * @backing: of that, as prim_data_begin() takes it
- * @ignored: it is not part of the snapshot, so that it must not be touched
- * @owner: the object that covers it; NULL if it is left alone.  @supports
- *     and @zero of other classes are called with it, see RamResetClass
- * @parts: of RamResetPart, to be made zero in this order; together they are
- *     the block, and may overlap; NULL if nothing is to be made zero
- * @data: of PrimRange, in rising order: what was populated before the load,
- *     without what is discarded since; NULL if that is to be found out when it
- *     is needed, as it must be where others may write to the memory
+ * @map: its used_length when the plan was made
+ * @backing: of @map, for prim_data_begin()
+ * @ignored: it is no part of the snapshot, and must not be touched
+ * @owner: the object that covers the block; NULL if the block is left alone.
+ *     @supports and @zero of other classes are called with it, see
+ *     RamResetClass
+ * @parts: array of RamResetPart, to be made zero in this order; together they
+ *     are the block, and may overlap; NULL if nothing is to be made zero
+ * @data: array of PrimRange, in rising order: the ranges that were populated
+ *     before the load, without those discarded since; NULL if they must be
+ *     found when they are needed, since other processes may write to the memory
  * @known: allocated by begin; NULL if nothing can be known
  * @zeroed: all memory that is known zero has been made zero already
  * @cleared: if not NULL, the number of target pages cleared in place is added

@@ -254,7 +254,7 @@ bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
     uint64_t page = from / t->page_size, pages = t->len / t->page_size;
 
     while (page < pages && !is_dirty_zero(t, dirty, page)) {
-        /* whole words at once where there is nothing */
+        /* skip words without a page */
         page = dirty[page / BITS_PER_LONG] & ~t->stored[page / BITS_PER_LONG] &
                (~0ul << (page % BITS_PER_LONG))
                ? page + 1 : (page / BITS_PER_LONG + 1) * BITS_PER_LONG;

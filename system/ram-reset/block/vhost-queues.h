@@ -27,7 +27,7 @@ typedef struct VhostQueues {
     RamResetLogger logger;
     VirtIODevice *vdev;         /* NULL unless the device is started */
     bool restarted;             /* since the guest was resumed */
-    /* What the back end had taken when it was started */
+    /* The requests that the back end had taken when it was started */
     uint16_t start[VIRTIO_QUEUE_MAX];
     /* The part of these that will never be finished */
     uint16_t lost[VIRTIO_QUEUE_MAX];

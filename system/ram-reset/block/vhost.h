@@ -34,8 +34,8 @@ void ram_reset_watch_vhost(void);
 bool ram_reset_vhost_is_busy(void);
 
 /*
- * Why QEMU's dirty log may lack what has been written since
- * ram_reset_vhost_begin_anew(); RAM_RESET_BLOCKER__MAX if it lacks nothing
+ * The reason why QEMU's dirty log may lack writes since
+ * ram_reset_vhost_begin_anew(); RAM_RESET_BLOCKER__MAX if it lacks none
  */
 RamResetBlockerId ram_reset_vhost_unseen(void);
 

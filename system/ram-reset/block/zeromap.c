@@ -30,7 +30,7 @@ void zeromap_free(ZeroMap *map)
     g_free(map);
 }
 
-/* The end of a byte range, cut to the map; false if nothing of it is left */
+/* Cut the end of a byte range to the map; false if nothing is left */
 static bool zeromap_clip(const ZeroMap *map, uint64_t start, uint64_t len,
                          uint64_t *end)
 {

@@ -81,7 +81,7 @@ static bool next_by_pagemap(PrimDataIter *it, uint64_t *start, uint64_t *end)
         return false;
     }
     *start = (page - first) * base;
-    /* Not asked once more, when the answer might be another */
+    /* Do not ask for @page again: the answer may have changed. */
     do {
         page++;
     } while (page < to && pagemap_data(it, page, to - 1));

@@ -49,7 +49,7 @@ static inline bool prim_is_hugetlb(const PrimMap *map)
 
 /*
  * Punching a hole into hugetlbfs also drops the reservation of mmap(), so that
- * the next touch may raise SIGBUS. This reserves the hugepages again: any
+ * the next touch may raise SIGBUS.  This reserves the hugepages again: any
  * further mapping reserves them, and the reservation belongs to the file.  0,
  * or -1 with errno set.
  */

@@ -20,7 +20,7 @@
 /*
  * A mapping of memory.  @fd: the file behind it, or -1 for anonymous memory;
  * @fd_offset: the offset of @host in that file; @noreserve: mapped with
- * MAP_NORESERVE. A @page_size above the host's own means hugetlbfs.  @calls:
+ * MAP_NORESERVE.  A @page_size above the host's own means hugetlbfs.  @calls:
  * counts system calls that concern the mapping, or NULL.
  */
 typedef struct PrimMap {
@@ -55,7 +55,7 @@ PrimBacking prim_backing(const PrimMap *map);
 /*
  * Discard [@start, @start + @len) of the mapping.  It reads as zero afterwards,
  * in every process that maps the same shared memory.  Shared hugepages that
- * were reserved are reserved again. -EINVAL for PRIM_PRIVATE_FILE, whose
+ * were reserved are reserved again.  -EINVAL for PRIM_PRIVATE_FILE, whose
  * discarded pages would show the file.  After a failure each page holds either
  * its old content or zeros; -ENOMEM may mean that another process took the
  * hugepages before they could be reserved again.
@@ -180,7 +180,7 @@ size_t prim_read_all(int fd, void *buf, size_t len, uint64_t offset);
 size_t prim_write_all(int fd, const void *buf, size_t len, uint64_t offset);
 
 /*
- * What makes a file larger than RLIMIT_FSIZE allows, or writes behind that,
+ * A call that makes a file larger than RLIMIT_FSIZE, or writes beyond that,
  * fails with EFBIG and raises a signal that would end the process.  Between
  * these two functions, in one thread, it only fails.  They leave errno alone.
  */

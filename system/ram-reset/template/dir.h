@@ -11,8 +11,8 @@
 
 /*
  * @dir is the descriptor of an open directory that trusted_dir_refusal()
- * accepts.  The caller does all locking
- * between threads.
+ * accepts.  The caller does all locking between
+ * threads.
  */
 
 /* Remove the file for @identity, even if it is in use */

@@ -32,8 +32,8 @@
  * A process that uses the file has a shared lock on it.  A file is only removed
  * if nobody has a lock.
  *
- * Directories are open descriptors.  The
- * caller does all locking between threads.
+ * Directories are open descriptors.  The caller does all locking between
+ * threads.
  */
 #define TEMPLATE_FILE_ALIGN (UINT64_C(2) << 20)
 
@@ -86,7 +86,7 @@ void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
 /* Close the file if it is open, and free @f */
 void template_file_free(TemplateFile *f);
 
-/* Bytes in the runs of all blocks */
+/* Size of the runs of all blocks in bytes */
 uint64_t template_file_content(const TemplateFile *f);
 
 /* The index of the block called @name in @f, -1 if there is none */

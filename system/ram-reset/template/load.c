@@ -67,7 +67,7 @@ static bool is_small(RAMBlock *rb)
     return rb->used_length <= SMALL;
 }
 
-/* What is not to be made zero: it is mapped, or compared */
+/* Whether @rb is not made zero: it is mapped, or compared */
 static bool is_left_out(const RamResetBlock *blk, void *opaque)
 {
     Done *done = template_find_done(opaque, blk->rb);

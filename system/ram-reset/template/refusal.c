@@ -20,8 +20,7 @@ bool template_has_block(RAMBlock *rb)
     return rb->used_length && !migrate_ram_is_ignored(rb);
 }
 
-bool template_fits(const TemplateFile *f, const RamResetIgnored *ignored,
-                   Error **errp)
+bool template_fits(const TemplateFile *f, Error **errp)
 {
     unsigned found = 0;
     RAMBlock *rb;

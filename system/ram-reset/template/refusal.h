@@ -14,8 +14,7 @@
 bool template_has_block(RAMBlock *rb);
 
 /* Whether @f matches the current layout of RAM */
-bool template_fits(const TemplateFile *f, const RamResetIgnored *ignored,
-                   Error **errp);
+bool template_fits(const TemplateFile *f, Error **errp);
 
 /* Whether this QEMU can use templates at all */
 bool template_host_is_able(Error **errp);

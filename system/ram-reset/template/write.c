@@ -10,7 +10,7 @@
 #include "system/ram-reset/prim/trusted-file.h"
 #include <sys/resource.h>
 
-/* @window: the whole file, on hugetlbfs, which knows no write() */
+/* @window: the whole file, mapped, on hugetlbfs, which has no write() */
 typedef struct Output {
     int fd;
     uint8_t *window;
