@@ -132,9 +132,7 @@ static bool check_template_dir(RamReset *rr, Error **errp)
     return true;
 }
 
-/*
- * Memory backends, and their use as RAM, are made after objects like this one
- */
+/* Memory backends, and their use as RAM, are made after such objects */
 static void ram_reset_machine_done(Notifier *notifier, void *data)
 {
     RamReset *rr = container_of(notifier, RamReset, machine_done);
