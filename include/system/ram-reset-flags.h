@@ -30,11 +30,11 @@
  *     rewind.c clears and reads it, with the BQL held.  Atomic.
  *
  * @saving: savevm saves RAM, so that nobody writes to it.  migration/
- *     ram-reset-save.c sets it, in the thread that saves; code that saves RAM
+ *     ram-reset/save.c sets it, in the thread that saves; code that saves RAM
  *     reads it, in any thread.  Atomic.
  *
  * @roms_stay: A system reset need not write ROMs to memory, since a rewind
- *     restores it.  migration/ram-reset-devices.c sets it.  BQL held.
+ *     restores it.  migration/ram-reset/devices.c sets it.  BQL held.
  */
 typedef struct RamResetFlags {
     bool running, tracking, noting, any_mapped, dirty_bits_taken, saving,

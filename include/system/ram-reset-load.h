@@ -13,7 +13,7 @@
 
 /*
  * This layer knows RAM blocks and strategies.  It does not know snapshots: its
- * caller, migration/ram-reset.c, requests that RAM becomes zero, and asks
+ * caller, migration/ram-reset/load.c, requests that RAM becomes zero, and asks
  * afterwards which pages still are.
  *
  * All functions are called with the BQL held, and between ram_reset_begin() and

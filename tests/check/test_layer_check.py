@@ -148,16 +148,6 @@ def test_planted_call_in_migration(tmp_path, user, provider):
     assert h.upward() == [layers.Call(ROOMS[user], ROOMS[provider], provider)]
 
 
-@pytest.mark.parametrize('old, provider', (
-    ('zeros', 'load'), ('snapshot', 'check'), ('vcpus', 'rewind')))
-def test_names_before_the_folders(tmp_path, old, provider):
-    planted = f'migration/ram-reset-{old}.c'
-    sources = {ROOMS[provider]: calling(provider),
-               planted: calling('planted', provider)}
-    h = layers.read_house(build(tmp_path, sources))
-    assert h.upward() == [layers.Call(planted, ROOMS[provider], provider)]
-
-
 def test_planted_include_in_migration(tmp_path):
     name = 'migration/ram-reset/load.h'
     (tmp_path / name).parent.mkdir(parents=True)

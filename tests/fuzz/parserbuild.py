@@ -14,16 +14,17 @@ HARNESS = ROOT / 'tests/fuzz/parsers'
 OUT = BUILD / 'fuzz-parsers'
 QEMU = BUILD / 'qemu'
 
-MIGRATION = 'migration/ram-reset-'
+VMSTATE = 'migration/ram-reset/vmstate/'
+VERIFY = 'migration/ram-reset/verify/'
 ENGINE = 'system/ram-reset/'
 # The parsers that are fuzzed, with QEMU's headers or without
 TARGETS = {
-    'description': ('qemu', (MIGRATION + 'vmdesc',)),
-    'sections': ('qemu', (MIGRATION + 'vmdesc', MIGRATION + 'description',
-                          MIGRATION + 'verify-devices')),
-    'summary': ('qemu', (MIGRATION + 'vmdesc', MIGRATION + 'description',
-                         MIGRATION + 'summary', MIGRATION + 'stream',
-                         MIGRATION + 'stream-mapped')),
+    'description': ('qemu', (VMSTATE + 'vmdesc',)),
+    'sections': ('qemu', (VMSTATE + 'vmdesc', VMSTATE + 'device-sections',
+                          VERIFY + 'devices')),
+    'summary': ('qemu', (VMSTATE + 'vmdesc', VMSTATE + 'device-sections',
+                         VMSTATE + 'summary', VMSTATE + 'stream',
+                         VMSTATE + 'stream-mapped-ram')),
     'record': ('plain', (ENGINE + 'hugefile/record',)),
     'template': ('plain', tuple(f'{ENGINE}template/{part}' for part in
                                 ('file', 'read', 'write', 'name', 'dir'))),
@@ -60,7 +61,7 @@ def qemu_flags():
     if not path.exists() or not (QEMU / 'libqemuutil.a').exists():
         raise Failure(f'{rel(path)} is missing; run scripts/build-qemu')
     entry = next(e for e in json.loads(path.read_text())
-                 if e['file'].endswith(f'{MIGRATION}stream.c'))
+                 if e['file'].endswith(f'{VMSTATE}stream.c'))
     words = iter(shlex.split(entry['command']))
     kept = ['-iquote', str(HARNESS / 'shim')]
     for word in words:

@@ -12,11 +12,11 @@
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/block/threads.h"
+#include "system/ram-reset/machine/translated.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/restore.h"
-#include "system/ram-reset/rewind/translated.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/trace.h"
 

@@ -6,8 +6,8 @@
 
 #include "qemu/osdep.h"
 #include "qemu/bswap.h"
-#include "migration/ram-reset-format.h"
-#include "migration/ram-reset-vmdesc.h"
+#include "migration/ram-reset/vmstate/format.h"
+#include "migration/ram-reset/vmstate/vmdesc.h"
 #include "target.h"
 
 #define MOST_DEPTH 64

@@ -8,10 +8,10 @@
 #include "qapi/error.h"
 #include "qemu/bswap.h"
 #include "migration.h"
-#include "migration/ram-reset-device-state.h"
-#include "migration/ram-reset-format.h"
-#include "migration/ram-reset-verify-devices.h"
-#include "migration/ram-reset-verify-except.h"
+#include "migration/ram-reset/verify/devices.h"
+#include "migration/ram-reset/verify/exceptions.h"
+#include "migration/ram-reset/verify/save-devices.h"
+#include "migration/ram-reset/vmstate/format.h"
 #include "target.h"
 
 /* The first byte of an input: whether sections have footers */

@@ -1,0 +1,197 @@
+/*
+ * Whether a snapshot load may begin
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "block/block_int.h"
+#include "block/dirty-bitmap.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-load.h"
+#include "system/runstate.h"
+#include "migration/colo.h"
+#include "migration/misc.h"
+#include "migration/ram-reset.h"
+#include "migration/vmstate.h"
+#include "migration/migration.h"
+#include "migration/options.h"
+#include "migration/postcopy-ram.h"
+#include "migration/savevm.h"
+#include "migration/ram-reset/check.h"
+#include "migration/ram-reset/layout.h"
+#include "migration/ram-reset/vmstate/mapped-ram.h"
+
+bool ram_reset_migration_is_over(void)
+{
+    MigrationState *s = migrate_get_current();
+
+    return !migration_is_running() && !s->migration_thread_running &&
+           !s->to_dst_file && !migration_in_incoming_postcopy();
+}
+
+/* A load cannot be mixed with these */
+static bool check_others(Error **errp)
+{
+    MigrationStatus incoming = migration_incoming_get_current()->state;
+    const char *what = NULL;
+
+    if (runstate_check(RUN_STATE_INMIGRATE) ||
+        (incoming != MIGRATION_STATUS_NONE &&
+         incoming != MIGRATION_STATUS_COMPLETED)) {
+        what = "an incoming migration has not completed";
+    } else if (migration_is_running()) {
+        what = "a migration is running, wait for its end or cancel it";
+    } else if (migrate_multifd()) {
+        what = "migration capability 'multifd' is on, set it to off";
+    } else if (migrate_postcopy_ram()) {
+        what = "migration capability 'postcopy-ram' is on, set it to off";
+    } else if (ram_reset_mapped_ram_blocker()) {
+        what = ram_reset_mapped_ram_blocker();
+    } else if (migrate_colo() || migration_incoming_colo_enabled()) {
+        what = "COLO is set up (migration capability 'x-colo')";
+    } else {
+        what = ram_reset_load_refusal();
+    }
+    if (what) {
+        error_setg(errp, "RAM reset cannot serve a snapshot load now, "
+                   "nothing has been changed: %s", what);
+    }
+    return !what;
+}
+
+/* What bdrv_snapshot_goto() would refuse, or would do to a block job's disk */
+static bool GRAPH_RDLOCK check_node(BlockDriverState *bs, const char *disk,
+                                    Error **errp)
+{
+    ERRP_GUARD();
+    BdrvDirtyBitmap *bitmap = bdrv_dirty_bitmap_first(bs);
+
+    /* A job blocks this as all else; an overlay does not, and is no obstacle */
+    if (bdrv_op_is_blocked(bs, BLOCK_OP_TYPE_BACKUP_TARGET, errp)) {
+        error_prepend(errp, "Disk '%s' cannot be reverted, nothing has been "
+                      "changed: ", disk);
+        return false;
+    }
+    if (bitmap) {
+        error_setg(errp, "Disk '%s' cannot be reverted, nothing has been "
+                   "changed: it has dirty bitmap '%s'", disk,
+                   bdrv_dirty_bitmap_name(bitmap) ?: "of a block job");
+        error_append_hint(errp, "Remove it with block-dirty-bitmap-remove, or "
+                          "wait for the end of the job.\n");
+    }
+    return !bitmap;
+}
+
+/* A backup has its bitmap and its blocker in a filter on top of the disk */
+static bool GRAPH_RDLOCK check_filters(BlockDriverState *bs, const char *disk,
+                                       Error **errp)
+{
+    BdrvChild *child;
+
+    QLIST_FOREACH(child, &bs->parents, next_parent) {
+        if (child->klass->parent_is_bds && child->role & BDRV_CHILD_FILTERED &&
+            (!check_node(child->opaque, disk, errp) ||
+             !check_filters(child->opaque, disk, errp))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ram_reset_check_disks(const GPtrArray *disks, Error **errp)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    for (unsigned i = 0; i < disks->len; i++) {
+        BlockDriverState *bs = g_ptr_array_index(disks, i);
+        const char *disk = bdrv_get_device_or_node_name(bs);
+        bool last = false;
+
+        if (!check_filters(bs, disk, errp)) {
+            return false;
+        }
+        /* A raw image on top of qcow2 has the snapshots of the latter */
+        for (; bs && !last; bs = bdrv_primary_bs(bs)) {
+            if (!check_node(bs, disk, errp)) {
+                return false;
+            }
+            last = bs->drv && bs->drv->bdrv_snapshot_goto;
+        }
+    }
+    return true;
+}
+
+static DeviceState *as_device(Object *obj)
+{
+    return (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
+}
+
+/* The guest has been asked to release it, or what it is a part of */
+static bool is_being_unplugged(Object *obj)
+{
+    for (; obj; obj = obj->parent) {
+        if (as_device(obj) && as_device(obj)->pending_deleted_event) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* @opaque: two of bool, for those that are not being unplugged and are */
+static int note_unmigratable(Object *obj, void *opaque)
+{
+    DeviceState *dev = as_device(obj);
+    const VMStateDescription *vmsd = dev && dev->realized ? qdev_get_vmsd(dev)
+                                                          : NULL;
+
+    if (vmsd && vmsd->unmigratable) {
+        ((bool *)opaque)[is_being_unplugged(obj)] = true;
+    }
+    return 0;
+}
+
+/*
+ * QEMU asks the same when the disks have been reverted.  By then, the system
+ * reset has removed the devices that are being unplugged, so that one of these
+ * is no reason to refuse the load.
+ */
+static bool check_devices(Error **errp)
+{
+    ERRP_GUARD();
+    bool found[] = { false, false };
+
+    if (!qemu_savevm_state_blocked(errp)) {
+        return true;
+    }
+    object_child_foreach_recursive(object_get_root(), note_unmigratable,
+                                   found);
+    if (found[true] && !found[false]) {
+        error_free(*errp);
+        *errp = NULL;
+        return true;
+    }
+    error_prepend(errp, "Snapshots cannot be loaded, nothing has been "
+                  "changed: ");
+    error_append_hint(errp, "Unplug the device, then load the snapshot.\n");
+    return false;
+}
+
+bool ram_reset_check_load(RamResetSnapshot *s, BlockDriverState *bs,
+                          Error **errp)
+{
+    if (!check_devices(errp)) {
+        return false;
+    }
+    return !ram_reset_enabled() ||
+           (check_others(errp) && ram_reset_check_layout(s, bs, errp));
+}
+
+void ram_reset_clear_migration_error(void)
+{
+    MigrationState *s = migrate_get_current();
+
+    QEMU_LOCK_GUARD(&s->error_mutex);
+    g_clear_pointer(&s->error, error_free);
+}

@@ -1,0 +1,218 @@
+/*
+ * The snapshots of one name in all disks that take part
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "block/block_int.h"
+#include "system/block-backend.h"
+#include "system/ram-reset-disks.h"
+#include "migration/ram-reset/disk-snapshots.h"
+
+static void unref_disk(gpointer bs)
+{
+    bdrv_unref(bs);
+}
+
+static void add_disk(GPtrArray *disks, BlockDriverState *bs)
+{
+    bdrv_ref(bs);
+    g_ptr_array_add(disks, bs);
+}
+
+/* QEMU takes the same disks if no nodes are named, see block/snapshot.c */
+static bool is_taken_by_default(BlockDriverState *bs)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    return bdrv_is_inserted(bs) && !ram_reset_keeps_disk(bs) &&
+           (bdrv_has_blk(bs) || QLIST_EMPTY(&bs->parents));
+}
+
+GPtrArray *ram_reset_disks(bool has_devices, strList *devices)
+{
+    GPtrArray *disks = g_ptr_array_new_with_free_func(unref_disk);
+    BlockDriverState *bs;
+    BdrvNextIterator it;
+
+    for (; has_devices && devices; devices = devices->next) {
+        bs = bdrv_find_node(devices->value);
+        if (bs) {
+            add_disk(disks, bs);
+        }
+    }
+    if (!has_devices) {
+        for (bs = bdrv_first(&it); bs; bs = bdrv_next(&it)) {
+            if (is_taken_by_default(bs)) {
+                add_disk(disks, bs);
+            }
+        }
+    }
+    return disks;
+}
+
+static void unref_snapshot(gpointer opaque)
+{
+    bdrv_unref(((DiskSnapshot *)opaque)->bs);
+}
+
+static GArray *new_snapshots(void)
+{
+    GArray *snapshots = g_array_new(false, false, sizeof(DiskSnapshot));
+
+    g_array_set_clear_func(snapshots, unref_snapshot);
+    return snapshots;
+}
+
+static void add_snapshot(GArray *snapshots, BlockDriverState *bs,
+                         const QEMUSnapshotInfo *sn)
+{
+    DiskSnapshot s = { .bs = bs, .sn = *sn };
+
+    bdrv_ref(bs);
+    g_array_append_val(snapshots, s);
+}
+
+GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name)
+{
+    GArray *snapshots = new_snapshots();
+
+    for (unsigned i = 0; i < disks->len; i++) {
+        BlockDriverState *bs = g_ptr_array_index(disks, i);
+        g_autofree QEMUSnapshotInfo *list = NULL;
+        int n = bdrv_snapshot_list(bs, &list);
+
+        for (int k = 0; k < n; k++) {
+            if (!strcmp(list[k].name, name)) {
+                add_snapshot(snapshots, bs, &list[k]);
+            }
+        }
+    }
+    return snapshots;
+}
+
+/* savevm gives the snapshots of all disks the same times */
+static bool have_same_times(const QEMUSnapshotInfo *a,
+                            const QEMUSnapshotInfo *b)
+{
+    return a->date_sec == b->date_sec && a->date_nsec == b->date_nsec &&
+           a->vm_clock_nsec == b->vm_clock_nsec && a->icount == b->icount;
+}
+
+static bool is_older(const QEMUSnapshotInfo *a, const QEMUSnapshotInfo *b)
+{
+    return a->date_sec != b->date_sec ? a->date_sec < b->date_sec
+                                      : a->date_nsec < b->date_nsec;
+}
+
+/*
+ * The user may add a disk's snapshot with qemu-img, which saves no VM; and some
+ * formats (rbd) keep no times.  An older snapshot may be a left-over of a VM
+ * that was saved before its clock ran.
+ */
+static bool was_added(const QEMUSnapshotInfo *sn, const QEMUSnapshotInfo *vm)
+{
+    return !sn->vm_clock_nsec && !sn->vm_state_size &&
+           (!sn->date_sec || !is_older(sn, vm));
+}
+
+/* The snapshot in @bs that was made together with @sn, or NULL */
+static const QEMUSnapshotInfo *find_part(const GArray *all,
+                                         const BlockDriverState *bs,
+                                         const QEMUSnapshotInfo *sn)
+{
+    const QEMUSnapshotInfo *only = NULL;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < all->len; i++) {
+        const DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
+
+        if (s->bs == bs) {
+            if (have_same_times(&s->sn, sn)) {
+                return &s->sn;
+            }
+            only = &s->sn;
+            n++;
+        }
+    }
+    return n == 1 && was_added(only, sn) ? only : NULL;
+}
+
+/* Returns NULL and sets *@lacking if a disk has no part of @sn */
+static GArray *find_parts(const GPtrArray *disks, const GArray *all,
+                          const DiskSnapshot *vm, BlockDriverState **lacking)
+{
+    g_autoptr(GArray) parts = new_snapshots();
+
+    for (unsigned i = 0; i < disks->len; i++) {
+        BlockDriverState *bs = g_ptr_array_index(disks, i);
+        const QEMUSnapshotInfo *sn = bs == vm->bs ? &vm->sn
+                                                  : find_part(all, bs, &vm->sn);
+
+        if (!sn) {
+            *lacking = bs;
+            return NULL;
+        }
+        add_snapshot(parts, bs, sn);
+    }
+    return g_steal_pointer(&parts);
+}
+
+GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
+                                          BlockDriverState *bs,
+                                          QEMUSnapshotInfo *sn, Error **errp)
+{
+    g_autoptr(GArray) all = ram_reset_disk_snapshots(disks, sn->name);
+    BlockDriverState *lacking = bs;
+
+    for (unsigned i = 0; i < all->len; i++) {
+        const DiskSnapshot *vm = &g_array_index(all, DiskSnapshot, i);
+        GArray *parts;
+
+        if (vm->bs == bs && vm->sn.vm_state_size) {
+            parts = find_parts(disks, all, vm, &lacking);
+            if (parts) {
+                *sn = vm->sn;
+                return parts;
+            }
+        }
+    }
+    error_setg(errp, "Snapshot '%s' of '%s' was not made together with the one "
+               "of '%s', which has the VM state; nothing has been changed",
+               sn->name, bdrv_get_device_or_node_name(lacking),
+               bdrv_get_device_or_node_name(bs));
+    error_append_hint(errp, "A save may have been interrupted. Delete the "
+                      "snapshot with delvm, then save it again.\n");
+    return NULL;
+}
+
+/* By id: QEMU prefers ids, and a name may be another snapshot's id */
+static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
+{
+    ERRP_GUARD();
+    int64_t length = bdrv_getlength(s->bs);
+    int ret;
+
+    /* Only qcow2 reports the change */
+    ram_reset_disk_changed = strcmp(bdrv_get_format_name(s->bs), "qcow2");
+    ret = bdrv_snapshot_goto(s->bs, s->sn.id_str, errp);
+    *changed |= ram_reset_disk_changed || bdrv_getlength(s->bs) != length;
+    if (ret < 0) {
+        error_prepend(errp, "Could not load snapshot '%s' on '%s': ",
+                      s->sn.name, bdrv_get_device_or_node_name(s->bs));
+    }
+    return ret >= 0;
+}
+
+bool ram_reset_revert(const GArray *parts, bool *changed, Error **errp)
+{
+    for (unsigned i = 0; i < parts->len; i++) {
+        if (!revert_disk(&g_array_index(parts, DiskSnapshot, i), changed,
+                         errp)) {
+            return false;
+        }
+    }
+    return true;
+}

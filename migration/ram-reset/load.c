@@ -1,0 +1,354 @@
+/*
+ * RAM reset in the course of loading a snapshot
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/timer.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
+#include "migration/ram-reset.h"
+#include "migration/migration.h"
+#include "migration/options.h"
+#include "migration/ram.h"
+#include "migration/savevm.h"
+#include "migration/ram-reset/baseline.h"
+#include "migration/ram-reset/check.h"
+#include "migration/ram-reset/devices.h"
+#include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/monitors.h"
+#include "migration/ram-reset/partial-load.h"
+#include "migration/ram-reset/plan.h"
+#include "migration/ram-reset/query.h"
+#include "migration/ram-reset/save.h"
+#include "migration/ram-reset/verify/devices.h"
+#include "migration/ram-reset/verify/ram.h"
+#include "migration/ram-reset/vmstate/mapped-ram.h"
+#include "migration/ram-reset/vmstate/ram-sections.h"
+#include "migration/ram-reset/vmstate/stream.h"
+#include "migration/ram-reset/vmstate/zero-run.h"
+#include "system/ram-reset/machine/clock.h"
+#include "system/ram-reset/machine/timers.h"
+#include "system/ram-reset/machine/vcpus.h"
+#include "system/ram-reset/machine/vmgenid.h"
+#include "system/ram-reset/trace.h"
+
+/* Whether RAM is what the snapshot has */
+typedef struct Verdict {
+    bool ram_ended;             /* the VM state has an end of RAM */
+    bool verified;
+    Error *err;                 /* why RAM is not what it was */
+} Verdict;
+
+/* Protected by the BQL, as all of load_snapshot() is */
+static struct {
+    bool active;
+    bool changed;               /* the VM is not what it was */
+    bool vcpus_borrowed;
+    GArray *disks;              /* DiskSnapshot of each */
+    BlockDriverState *bs;       /* where the VM state is */
+    RamResetSnapshot *snapshot;
+    RamResetTimes times;
+    LoadPlan plan;
+    RamSections sections;
+    bool skipped;               /* RAM, in the section that is being loaded */
+    Verdict verdict;
+} load;
+
+static int64_t now(void)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
+}
+
+bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
+                            bool has_devices, strList *devices, Error **errp)
+{
+    g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
+    g_autoptr(GArray) parts = NULL;
+    RamResetSnapshot *snapshot;
+    int64_t start = now();
+
+    parts = ram_reset_snapshots_made_together(disks, bs, sn, errp);
+    if (!parts || !ram_reset_check_disks(disks, errp)) {
+        return false;
+    }
+    snapshot = ram_reset_snapshot_get(bs, sn);
+    if (!ram_reset_check_load(snapshot, bs, errp)) {
+        return false;
+    }
+    ram_reset_monitors_no_delay();
+    load.active = true;
+    load.disks = g_steal_pointer(&parts);
+    load.bs = bs;
+    load.snapshot = snapshot;
+    load.times = (RamResetTimes) { .start = start, .checked = now() };
+    trace_ram_reset_load_begin(sn->name);
+    return true;
+}
+
+int ram_reset_load_revert(Error **errp)
+{
+    if (!ram_reset_revert(load.disks, &load.changed, errp)) {
+        return -1;
+    }
+    load_plan_decide(&load.plan, load.snapshot, load.bs);
+    return 0;
+}
+
+QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
+{
+    RamResetSnapshot *s = load.snapshot;
+
+    if (write) {
+        return ram_reset_save_open(bs);
+    }
+    return load.plan.way == LOAD_REWIND
+           ? vmstate_cache_open(&s->cache, bs, s->ram_end,
+                                s->info.vm_state_size)
+           : ram_stream_open(bs);
+}
+
+void ram_reset_load_reverted(void)
+{
+    load.changed = true;
+    ram_reset_clear_migration_error();
+    ram_reset_slots_change(true);
+    if (ram_reset_enabled()) {
+        ram_reset_vcpus_at_stop();
+        ram_reset_vcpus_borrow();
+        ram_reset_vcpus_begin_reset();
+        load.vcpus_borrowed = true;
+        load_plan_freeze(&load.plan);
+    }
+    load.times.reverted = now();
+}
+
+void ram_reset_load_begin(void)
+{
+    load_plan_check(&load.plan, load.bs);
+    load.times.was_reset = now();
+    ram_reset_vcpus_end_reset();
+    ram_reset_tsc_kvm_begin();
+    ram_reset_renew_vmgenid();
+    load_plan_begin_ram(&load.plan);
+    load.times.zeroed = now();
+}
+
+void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
+{
+    if (load.active) {
+        ram_reset_take_zeros(f, load.bs, addr);
+    }
+}
+
+/*
+ * QEMU loads the first section in any case: after it comes what devices want
+ * to have loaded before RAM.
+ */
+bool ram_reset_load_skip(QEMUFile *f)
+{
+    int64_t ram_end = load.plan.ram_end;
+    bool mapped = migrate_mapped_ram() && ram_reset_enabled();
+
+    if (!load.active || (!ram_reset_rewind_wanted() &&
+                         !ram_reset_templates_wanted() &&
+                         !ram_reset_verify_wanted() && !mapped)) {
+        return false;
+    }
+    ram_sections_enter(&load.sections, f);
+    if (load.sections.count == 1) {
+        if (mapped) {
+            ram_sections_note_first(&load.sections);
+        }
+        return false;
+    }
+    if (!ram_end) {
+        ram_sections_note_start(&load.sections, load.bs);
+        return false;
+    }
+    load.skipped = load.sections.count == 2 &&
+                   ram_sections_skip(&load.sections, ram_end);
+    if (load.sections.count == 2 && !load.skipped) {
+        if (load.plan.unchanged) {
+            error_setg(&load.verdict.err, "RAM does not end where it did in "
+                       "the VM state, and devices have been left alone");
+        }
+        load_plan_give_up(&load.plan, ram_reset_blocker(
+                              RAM_RESET_BLOCKER_VM_STATE_CHANGED));
+    }
+    return load.skipped;
+}
+
+void ram_reset_load_section(uint8_t type)
+{
+    load.sections.last = type == QEMU_VM_SECTION_END;
+}
+
+/* RAM has just become what the snapshot has, other than by a rewind */
+static void make_template_and_baseline(void)
+{
+    const LoadPlan *p = &load.plan;
+    RamResetSnapshot *s = load.snapshot;
+
+    s->ram_end = MAX(p->ram_end ?: load.sections.end, 0);
+    if (p->way == LOAD_WHOLE && p->identity && s->ram_end) {
+        ram_reset_template_make(p->identity, s->ram_end, true);
+    }
+    if (ram_reset_rewind_wanted()) {
+        ram_reset_baseline_of_load(s);
+    }
+}
+
+static void complete_zeroing(void)
+{
+    int64_t before = now();
+
+    ram_reset_complete_zeroing();
+    load.times.completing = now() - before;
+    load.verdict.ram_ended = true;
+}
+
+void ram_reset_load_ram_done(int ret)
+{
+    Verdict *v = &load.verdict;
+    bool last_section;
+
+    if (!load.active) {
+        return;
+    }
+    last_section = load.sections.last || load.skipped;
+    load.sections.last = load.skipped = false;
+    if (!load.plan.ram_end) {
+        ram_sections_note_end(&load.sections);
+    }
+    /* QEMU has not made zero what mapped-ram snapshots do not store */
+    if (last_section && !ret && migrate_mapped_ram() && ram_reset_enabled() &&
+        !v->err) {
+        ram_reset_clear_absent(load.bs, load.sections.start, &v->err);
+    }
+    if (last_section || ret) {
+        complete_zeroing();
+    }
+    if (ret) {
+        return;
+    }
+    if (last_section && load.plan.way != LOAD_REWIND) {
+        make_template_and_baseline();
+    }
+    load.times.ram_loaded = load.times.ram_verified = now();
+    if (last_section && ram_reset_verify_wanted() && !v->err) {
+        v->verified = ram_reset_check_content(load.bs, &v->err);
+        load.times.ram_verified = now();
+    }
+}
+
+/* @ret: as of ram_reset_load_end(); false with @errp set only if it is >= 0 */
+static bool is_what_the_snapshot_has(int ret, Error **errp)
+{
+    int64_t ram_end = load.plan.ram_end ?: load.sections.end;
+    Verdict *v = &load.verdict;
+
+    if (ret < 0) {
+        return true;
+    }
+    if (ret > 0) {
+        error_setg(errp, "the VM state asks QEMU to end the load");
+    } else if (v->err) {
+        if (load.plan.way != LOAD_WHOLE) {
+            ram_reset_template_remove("RAM that was taken from it is not what "
+                                      "the snapshot has");
+        }
+        error_propagate(errp, g_steal_pointer(&v->err));
+    } else if (!v->ram_ended && ram_reset_enabled()) {
+        error_setg(errp, "the VM state has no end of RAM, devices have been "
+                   "loaded before it was what the snapshot has");
+    } else if (!v->verified && ram_reset_verify_wanted()) {
+        error_setg(errp, "RAM cannot be verified: it was switched on in the "
+                   "middle of the load");
+    } else {
+        /* Where devices begin in a mapped-ram snapshot is not known */
+        return !ram_reset_verify_wanted() || migrate_mapped_ram() ||
+               ram_reset_check_devices(load.bs, &load.snapshot->info, ram_end,
+                                       errp);
+    }
+    return false;
+}
+
+static RamResetLoadInfo *finish(bool success)
+{
+    LoadPlan *p = &load.plan;
+    RamResetLoadInfo *info = g_new0(RamResetLoadInfo, 1);
+
+    info->tag = g_strdup(load.snapshot->info.name);
+    info->success = success;
+    info->rewound = p->way == LOAD_REWIND;
+    info->blocker_info = g_steal_pointer(&p->blocker);
+    info->q_template = p->way == LOAD_TEMPLATE ? ram_reset_template_path()
+                                               : NULL;
+    info->devices_kept = p->unchanged;
+    info->blocks = ram_reset_finish(success);
+    info->phases = ram_reset_query_phases(&load.times);
+    return info;
+}
+
+static void note_success(void)
+{
+    ram_reset_set_whole();
+    ram_reset_snapshot_set_current(ram_reset_enabled() ? load.snapshot : NULL);
+    if (ram_reset_enabled()) {
+        g_clear_pointer(&load.snapshot->map, g_array_unref);
+        load.snapshot->map = ram_reset_map_copy();
+    }
+    ram_reset_expire_timers();
+}
+
+static void note_failure(void)
+{
+    if (!load.changed) {
+        return;
+    }
+    ram_reset_set_part(load.snapshot->info.name);
+    if (load.times.was_reset) {
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_FAILED);
+        ram_reset_template_close();
+        ram_reset_snapshot_set_current(NULL);
+    }
+}
+
+bool ram_reset_load_end(int ret, Error **errp)
+{
+    RamResetLoadInfo *info;
+    bool ok;
+
+    if (!load.active) {
+        return true;
+    }
+    if (load.vcpus_borrowed) {
+        ram_reset_vcpus_return();
+    }
+    ram_reset_map_thaw();
+    ram_reset_slots_change(false);
+    load.times.end = now();
+    ok = is_what_the_snapshot_has(ret, errp);
+    load.times.verified = ram_reset_verify_wanted() ? now() : 0;
+    ram_reset_code_release(ok && !ret && load.plan.way == LOAD_REWIND,
+                           ok && !ret);
+    info = finish(ok && !ret);
+    ram_reset_devices_loaded(load.snapshot, info->success);
+    trace_ram_reset_load_end(info->tag, ret, info->phases->total);
+    if (info->success) {
+        note_success();
+    } else {
+        note_failure();
+    }
+    ram_reset_count_load(info);
+
+    error_free(load.verdict.err);
+    load_plan_clear(&load.plan);
+    g_array_unref(load.disks);
+    memset(&load, 0, sizeof(load));
+    return ok;
+}

@@ -1,0 +1,198 @@
+/*
+ * The snapshots that a save overwrites, or a deletion deletes
+ *
+ * A snapshot replaces an older one of the same name only when it is complete: a
+ * save that fails loses nothing.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
+#include "block/block.h"
+#include "system/ram-reset-template.h"
+#include "migration/ram-reset.h"
+#include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/overwrite.h"
+#include "migration/ram-reset/snapshot.h"
+
+/* Protected by the BQL */
+static struct {
+    GArray *older;          /* snapshots of the name before the save; or NULL */
+    bool replaces;          /* the complete save deletes them */
+} save;
+
+void ram_reset_replace_begin(const GPtrArray *disks, const char *name)
+{
+    save.older = name ? ram_reset_disk_snapshots(disks, name) : NULL;
+}
+
+void ram_reset_replace_end(void)
+{
+    g_clear_pointer(&save.older, g_array_unref);
+    save.replaces = false;
+}
+
+static GArray *find_snapshots(const char *name, bool has_devices,
+                              strList *devices)
+{
+    g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
+
+    return ram_reset_disk_snapshots(disks, name);
+}
+
+/* Some formats (rbd) identify by name, and cannot have two of one name */
+static bool is_known_by_name(const DiskSnapshot *s)
+{
+    return !strcmp(s->sn.id_str, s->sn.name) &&
+           strcmp(bdrv_get_format_name(s->bs), "qcow2");
+}
+
+/* A template with shared RAM, and one without */
+static void retire_templates_of(const DiskSnapshot *s)
+{
+    RamResetSnapshot *snapshot = ram_reset_snapshot_get(s->bs, &s->sn);
+
+    for (int shared = 0; shared < 2; shared++) {
+        g_autofree char *identity = ram_reset_snapshot_identity(snapshot, s->bs,
+                                                                shared);
+
+        if (identity) {
+            ram_reset_template_retire(identity);
+        }
+    }
+}
+
+/*
+ * These snapshots are going to be deleted, and their templates go with them.
+ * If one is not deleted after all, the next load makes new ones.
+ */
+static void retire_templates(const GArray *snapshots)
+{
+    for (unsigned i = 0; ram_reset_templates_wanted() && i < snapshots->len;
+         i++) {
+        DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
+
+        if (s->sn.vm_state_size) {
+            retire_templates_of(s);
+        }
+    }
+}
+
+bool ram_reset_save_replaces(const char *name, bool has_devices,
+                             strList *devices, Error **errp)
+{
+    for (unsigned i = 0; i < save.older->len; i++) {
+        if (is_known_by_name(&g_array_index(save.older, DiskSnapshot, i))) {
+            retire_templates(save.older);
+            g_array_set_size(save.older, 0);
+            return bdrv_all_delete_snapshot(name, has_devices, devices,
+                                            errp) >= 0;
+        }
+    }
+    save.replaces = true;
+    return true;
+}
+
+static bool is_older(const DiskSnapshot *s)
+{
+    for (unsigned i = 0; save.older && i < save.older->len; i++) {
+        DiskSnapshot *old = &g_array_index(save.older, DiskSnapshot, i);
+
+        if (old->bs == s->bs && !strcmp(old->sn.id_str, s->sn.id_str)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
+{
+    g_autoptr(GArray) all = find_snapshots(name, has_devices, devices);
+
+    for (unsigned i = 0; i < all->len; i++) {
+        DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
+
+        if (!is_older(s)) {
+            bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, NULL);
+        }
+    }
+}
+
+/* Any change makes the format write its list, with earlier changes */
+static bool write_list(BlockDriverState *bs)
+{
+    QEMUSnapshotInfo sn = { .name = "ram-reset-scratch" };
+
+    return bdrv_snapshot_create(bs, &sn) >= 0 &&
+           bdrv_snapshot_delete(bs, sn.id_str, sn.name, NULL) >= 0;
+}
+
+/*
+ * The snapshot may be gone although its deletion has failed.  But qcow2 removes
+ * it from the list in memory before it writes the list, so that the image would
+ * still have the old snapshot, in front of the new one.
+ */
+static bool delete_one(const DiskSnapshot *s, Error **errp)
+{
+    ERRP_GUARD();
+    static bool warned;
+    QEMUSnapshotInfo sn;
+
+    if (bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, errp) < 0) {
+        if (bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
+                                              &sn, NULL) ||
+            !write_list(s->bs)) {
+            error_prepend(errp, "Could not delete the old snapshot '%s' on "
+                          "'%s': ", s->sn.name,
+                          bdrv_get_device_or_node_name(s->bs));
+            return false;
+        }
+        warn_report_err_once_cond(&warned, *errp);
+        *errp = NULL;
+    }
+    return true;
+}
+
+/*
+ * If an old snapshot cannot be deleted, the new ones are: QEMU would revert a
+ * disk with two snapshots of the name to the old one.  Some old ones may be
+ * gone by then; QEMU refuses to load a snapshot that some disks lack.
+ */
+bool ram_reset_delete_replaced(const char *name, bool has_devices,
+                               strList *devices, Error **errp)
+{
+    if (!save.replaces) {
+        return true;
+    }
+    retire_templates(save.older);
+    for (unsigned i = 0; i < save.older->len; i++) {
+        if (!delete_one(&g_array_index(save.older, DiskSnapshot, i), errp)) {
+            ram_reset_save_undo(name, has_devices, devices);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * An interrupted save may have left two snapshots of the name in a disk.  QEMU
+ * deletes one in each disk.
+ */
+bool ram_reset_delete_prepare(const char *name, bool has_devices,
+                              strList *devices, Error **errp)
+{
+    g_autoptr(GArray) all = find_snapshots(name, has_devices, devices);
+
+    retire_templates(all);
+    for (unsigned i = 1; i < all->len; i++) {
+        const DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i - 1);
+
+        if (s->bs == g_array_index(all, DiskSnapshot, i).bs &&
+            !delete_one(s, errp)) {
+            return false;
+        }
+    }
+    return true;
+}

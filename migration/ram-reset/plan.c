@@ -1,0 +1,130 @@
+/*
+ * The way in which a load makes the machine what the snapshot has
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
+#include "system/runstate.h"
+#include "migration/misc.h"
+#include "migration/options.h"
+#include "migration/ram-reset/baseline.h"
+#include "migration/ram-reset/devices.h"
+#include "migration/ram-reset/plan.h"
+
+static void plan_to_load(LoadPlan *p, BlockDriverState *bs)
+{
+    p->identity = ram_reset_template_identity(p->snapshot, bs);
+    p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
+}
+
+void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
+{
+    p->snapshot = s;
+    if (ram_reset_rewind_wanted()) {
+        p->blocker =
+            ram_reset_blocker_copy(ram_reset_snapshot_rewind_blocker(s));
+        if (!p->blocker) {
+            p->way = LOAD_REWIND;
+            p->ram_end = s->ram_end;
+            return;
+        }
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_INCOMPLETE);
+    }
+    plan_to_load(p, bs);
+}
+
+void load_plan_freeze(LoadPlan *p)
+{
+    bool frozen = ram_reset_map_freeze(p->snapshot->map);
+
+    if (p->way == LOAD_REWIND) {
+        p->unchanged = ram_reset_leave_devices(p->snapshot, frozen);
+    }
+}
+
+static void load_all_devices(LoadPlan *p)
+{
+    /* The file that is being read shares the list of what it skips */
+    vmstate_cache_skip_nothing(&p->snapshot->cache);
+    p->unchanged = 0;
+}
+
+void load_plan_check(LoadPlan *p, BlockDriverState *bs)
+{
+    bool all_are_here = ram_reset_devices_were_reset();
+    g_autoptr(RamResetBlocker) blocker = NULL;
+
+    if (p->way != LOAD_REWIND) {
+        return;
+    }
+    blocker =
+        ram_reset_blocker_copy(ram_reset_snapshot_rewind_blocker(p->snapshot));
+    if (!blocker && all_are_here) {
+        return;
+    }
+    /* The load has to fail if the VM state has a device that is gone */
+    load_all_devices(p);
+    qemu_system_reset(SHUTDOWN_CAUSE_SNAPSHOT_LOAD);
+    if (!blocker) {
+        blocker = ram_reset_blocker_copy(
+            ram_reset_snapshot_rewind_blocker(p->snapshot));
+    }
+    if (blocker) {
+        load_plan_give_up(p, blocker);
+        plan_to_load(p, bs);
+    }
+}
+
+/* True if a reset has begun, which goes on if the template cannot be read */
+static bool begin_template(LoadPlan *p)
+{
+    if (!ram_reset_template_find(p->identity, &p->ram_end)) {
+        p->way = LOAD_WHOLE;
+        return false;
+    }
+    if (!ram_reset_template_load()) {
+        p->way = LOAD_WHOLE;
+        p->ram_end = 0;
+        ram_reset_template_remove("it cannot be mapped");
+    }
+    return true;
+}
+
+void load_plan_begin_ram(LoadPlan *p)
+{
+    if (p->way == LOAD_REWIND) {
+        ram_reset_rewind();
+        p->snapshot->was_rewound = true;
+        return;
+    }
+    ram_reset_template_close();
+    if (p->way != LOAD_TEMPLATE || !begin_template(p)) {
+        /* For pages of a mapped-ram snapshot, QEMU calls no hook of ours */
+        ram_reset_begin(!migrate_mapped_ram(), p->snapshot->info.vm_state_size);
+    }
+}
+
+void load_plan_give_up(LoadPlan *p, const RamResetBlocker *why)
+{
+    if (p->way == LOAD_REWIND) {
+        p->blocker = ram_reset_blocker_copy(why);
+    }
+    p->way = LOAD_WHOLE;
+    p->ram_end = 0;
+    load_all_devices(p);
+    vmstate_cache_drop(&p->snapshot->cache);
+    ram_reset_map_thaw();
+    ram_reset_code_release(false, false);
+    ram_reset_template_close();
+}
+
+void load_plan_clear(LoadPlan *p)
+{
+    qapi_free_RamResetBlocker(p->blocker);
+    g_free(p->identity);
+    *p = (LoadPlan) { 0 };
+}

@@ -1,0 +1,209 @@
+/*
+ * RAM reset in the course of saving a snapshot
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/main-loop.h"
+#include "block/block.h"
+#include "system/cpus.h"
+#include "system/ram-reset-compat.h"
+#include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset-template.h"
+#include "system/runstate.h"
+#include "migration/channel-block.h"
+#include "migration/misc.h"
+#include "migration/ram-reset.h"
+#include "migration/snapshot.h"
+#include "migration/migration.h"
+#include "migration/options.h"
+#include "migration/qemu-file.h"
+#include "migration/ram-reset/baseline.h"
+#include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/overwrite.h"
+#include "migration/ram-reset/qcow2.h"
+#include "migration/ram-reset/save.h"
+#include "migration/ram-reset/snapshot.h"
+#include "migration/ram-reset/vmstate/format.h"
+#include "migration/ram-reset/vmstate/mapped-ram.h"
+
+static struct {
+    /* The thread that saves; written before ram_reset_flags.saving is set */
+    QemuThread thread;
+    /* Where RAM's last section ends in the VM state saved last; BQL held */
+    int64_t ram_end;
+    bool writing;               /* the VM state; BQL held */
+    int64_t file_length;        /* of the disk before that */
+} save;
+
+/* HMP's savevm takes all disks, so that it has to be told which it is not to */
+static bool check_disks(bool has_devices, strList *devices, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (bdrv_all_can_snapshot(has_devices, devices, errp)) {
+        return true;
+    }
+    if (!has_devices && ram_reset_enabled()) {
+        error_append_hint(errp, "Convert it to qcow2, make it read-only, or, "
+                          "if it need not go back with the guest, name it "
+                          "with keep-disks= of the ram-reset object.\n");
+    }
+    return false;
+}
+
+bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
+{
+    const char *blocker = ram_reset_mapped_ram_blocker();
+
+    if (blocker && ram_reset_enabled()) {
+        error_setg(errp, "No snapshot can be saved: %s", blocker);
+        return false;
+    }
+    return ram_reset_vm_is_whole(errp) &&
+           check_disks(has_devices, devices, errp);
+}
+
+/*
+ * Of those who save RAM, savevm alone does so in the main thread, where a timer
+ * syncs for a migration with auto-converge as well.  savevm has stopped vCPUs
+ * before, so nobody writes to RAM until all of it is saved.
+ */
+void ram_reset_save_sync(void)
+{
+    bool savevm = qemu_get_thread_id() == getpid() &&
+                  !migrate_get_current()->migration_thread_running;
+
+    qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
+    if (savevm) {
+        assert(bql_locked() && !runstate_is_running());
+        qemu_thread_get_self(&save.thread);
+        ram_reset_unpopulated_begin();
+    }
+    qatomic_set(&ram_reset_flags.saving, savevm);
+}
+
+/*
+ * A savevm that has failed leaves ram_reset_flags.saving set, and a migration
+ * in another thread may come next.
+ */
+bool ram_reset_do_save_zero(const void *page)
+{
+    return qemu_thread_is_self(&save.thread) && ram_reset_is_unpopulated(page);
+}
+
+void ram_reset_save_ram_done(QEMUFile *f)
+{
+    qatomic_set(&ram_reset_flags.saving, false);
+    /* These, and devices of those targets, may lie between RAM's sections */
+    save.ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
+                   qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
+                   ? 0 : qemu_file_transferred(f) + RAM_RECORD;
+}
+
+static void note_saved(BlockDriverState *bs, const char *name)
+{
+    g_autofree char *identity = NULL;
+    RamResetSnapshot *s;
+    QEMUSnapshotInfo sn;
+
+    ram_reset_snapshot_set_current(NULL);
+    if (!ram_reset_enabled() || bdrv_snapshot_find(bs, &sn, name) < 0) {
+        return;
+    }
+    s = ram_reset_snapshot_get(bs, &sn);
+    s->ram_end = save.ram_end;
+    identity = ram_reset_template_identity(s, bs);
+    if (identity && s->ram_end > 0) {
+        ram_reset_template_make(identity, s->ram_end, false);
+    }
+    if (ram_reset_rewind_wanted()) {
+        ram_reset_baseline_of_save(s);
+    }
+    ram_reset_snapshot_set_current(s);
+    s->map = ram_reset_map_copy();
+}
+
+QEMUFile *ram_reset_save_open(BlockDriverState *bs)
+{
+    g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
+
+    save.writing = true;
+    save.file_length = ram_reset_qcow2_file_length(bs);
+    return qemu_file_new_output(QIO_CHANNEL(ioc));
+}
+
+/* A guest may have asked for the unplug of a disk, or a block job ended */
+static bool check_disk(BlockDriverState *bs, bool has_devices,
+                       strList *devices, Error **errp)
+{
+    g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
+
+    if (!g_ptr_array_find(disks, bs, NULL)) {
+        error_setg(errp, "Disk '%s', where the VM state has been written, has "
+                   "been removed during the save",
+                   bdrv_get_device_or_node_name(bs));
+        return false;
+    }
+    return true;
+}
+
+static bool complete(BlockDriverState *bs, const char *name, bool has_devices,
+                     strList *devices, Error **errp)
+{
+    bool ok;
+
+    if (!check_disk(bs, has_devices, devices, errp)) {
+        ram_reset_save_undo(name, has_devices, devices);
+        return false;
+    }
+    /* The template that is open may be one that is deleted now */
+    ok = ram_reset_delete_replaced(name, has_devices, devices, errp);
+    ram_reset_template_close();
+    if (ok) {
+        note_saved(bs, name);
+    }
+    return ok;
+}
+
+int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
+                       bool has_devices, strList *devices, Error **errp)
+{
+    ram_reset_unpopulated_end();
+    if (ret >= 0 && !complete(bs, name, has_devices, devices, errp)) {
+        ret = -EIO;
+    }
+    if (ret < 0 && save.writing) {
+        ram_reset_qcow2_drop_vmstate(bs, save.file_length);
+    }
+    save.writing = false;
+    return ret;
+}
+
+/*
+ * vCPUs are paused before disks are looked up: to stop the VM releases the BQL,
+ * and a vCPU may then unplug a disk.
+ */
+bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
+                   bool has_devices, strList *devices, Error **errp)
+{
+    GPtrArray *disks;
+    bool ok;
+
+    if (runstate_is_running()) {
+        pause_all_vcpus();
+    }
+    disks = ram_reset_disks(has_devices, devices);
+    ram_reset_replace_begin(disks, name);
+    ok = ram_reset_do_save(name, overwrite, vmstate, has_devices, devices,
+                           errp);
+    ram_reset_replace_end();
+    g_ptr_array_unref(disks);
+    if (!ok) {
+        resume_all_vcpus();
+    }
+    return ok;
+}

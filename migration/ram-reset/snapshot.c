@@ -1,0 +1,152 @@
+/*
+ * The snapshots that this QEMU knows
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "block/block.h"
+#include "system/ram-reset-devices.h"
+#include "system/ram-reset-template.h"
+#include "migration/misc.h"
+#include "migration/options.h"
+#include "migration/ram-reset/snapshot.h"
+
+/* A fuzzer loads few snapshots often: QEMU looks into each of them once */
+#define MAX_SNAPSHOTS 256
+
+/* BQL */
+static struct {
+    GHashTable *by_key;         /* key -> RamResetSnapshot, which it owns */
+    RamResetSnapshot *current;
+    uint64_t uses;
+} snapshots;
+
+static char *make_key(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+{
+    /* Names come last, and the length of the first one: it may have spaces */
+    return g_strdup_printf("%" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu64
+                           " %" PRIu64 " %s %zu %s %s",
+                           sn->vm_state_size, sn->date_sec, sn->date_nsec,
+                           sn->vm_clock_nsec, sn->icount,
+                           bdrv_get_node_name(bs), strlen(sn->id_str),
+                           sn->id_str, sn->name);
+}
+
+static void drop_machine_state(RamResetSnapshot *s)
+{
+    vmstate_cache_drop(&s->cache);
+    s->has_baseline = s->was_rewound = false;
+    /* Copies of devices point to sections */
+    ram_reset_devices_forget();
+    s->has_devices = s->sections_read = false;
+    g_clear_pointer(&s->sections, g_hash_table_unref);
+    g_clear_pointer(&s->map, g_array_unref);
+}
+
+static void free_snapshot(void *opaque)
+{
+    RamResetSnapshot *s = opaque;
+
+    assert(s != snapshots.current);
+    g_clear_pointer(&s->summary, ram_reset_summary_free);
+    g_free(s->key);
+    g_free(s);
+}
+
+static void remove_least_used(void)
+{
+    RamResetSnapshot *least = NULL;
+    GHashTableIter iter;
+    gpointer s;
+
+    g_hash_table_iter_init(&iter, snapshots.by_key);
+    while (g_hash_table_iter_next(&iter, NULL, &s)) {
+        if (s != snapshots.current &&
+            (!least || ((RamResetSnapshot *)s)->last_use < least->last_use)) {
+            least = s;
+        }
+    }
+    g_hash_table_remove(snapshots.by_key, least->key);
+}
+
+RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
+                                         const QEMUSnapshotInfo *sn)
+{
+    g_autofree char *key = make_key(bs, sn);
+    RamResetSnapshot *s;
+
+    if (!snapshots.by_key) {
+        snapshots.by_key = g_hash_table_new_full(g_str_hash, g_str_equal, NULL,
+                                                 free_snapshot);
+    }
+    s = g_hash_table_lookup(snapshots.by_key, key);
+    if (!s) {
+        if (g_hash_table_size(snapshots.by_key) == MAX_SNAPSHOTS) {
+            remove_least_used();
+        }
+        s = g_new0(RamResetSnapshot, 1);
+        s->key = g_steal_pointer(&key);
+        s->info = *sn;
+        g_hash_table_insert(snapshots.by_key, s->key, s);
+    }
+    s->last_use = ++snapshots.uses;
+    return s;
+}
+
+void ram_reset_snapshot_set_current(RamResetSnapshot *s)
+{
+    if (snapshots.current && snapshots.current != s) {
+        drop_machine_state(snapshots.current);
+    }
+    snapshots.current = s;
+}
+
+RamResetSnapshot *ram_reset_snapshot_current(void)
+{
+    return snapshots.current;
+}
+
+const RamResetSummary *ram_reset_snapshot_summary(RamResetSnapshot *s,
+                                                  BlockDriverState *bs,
+                                                  Error **errp)
+{
+    bool with_checksum = ram_reset_templates_wanted();
+    RamResetSummary *summary;
+
+    if (s->summary && (s->summary->checksum || !with_checksum)) {
+        return s->summary;
+    }
+    summary = ram_reset_summary_read(bs, &s->info, with_checksum, errp);
+    if (summary) {
+        g_clear_pointer(&s->summary, ram_reset_summary_free);
+        s->summary = summary;
+    }
+    return summary;
+}
+
+char *ram_reset_snapshot_identity(RamResetSnapshot *s, BlockDriverState *bs,
+                                  bool shared)
+{
+    const RamResetSummary *summary = ram_reset_snapshot_summary(s, bs, NULL);
+    const QEMUSnapshotInfo *sn = &s->info;
+
+    if (!summary || !summary->checksum) {
+        return NULL;
+    }
+    return g_strdup_printf("snapshot %s '%s' of %" PRIu32 ".%09" PRIu32
+                           ", clock %" PRIu64 ", icount %" PRIu64
+                           ", %" PRIu64 " bytes with SHA-256 %s, machine %s%s",
+                           sn->id_str, sn->name, sn->date_sec, sn->date_nsec,
+                           sn->vm_clock_nsec, sn->icount, sn->vm_state_size,
+                           summary->checksum, summary->machine ?: "unknown",
+                           shared ? "" : ", without shared RAM");
+}
+
+char *ram_reset_template_identity(RamResetSnapshot *s, BlockDriverState *bs)
+{
+    if (!ram_reset_templates_wanted() || migrate_mapped_ram()) {
+        return NULL;
+    }
+    return ram_reset_snapshot_identity(s, bs, !migrate_ignore_shared());
+}

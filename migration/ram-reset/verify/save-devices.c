@@ -1,0 +1,48 @@
+/*
+ * The state of all devices of this machine
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "io/channel-buffer.h"
+#include "qobject/json-writer.h"
+#include "system/ram-reset-compat.h"
+#include "migration/migration.h"
+#include "migration/qemu-file.h"
+#include "migration/ram-reset/verify/save-devices.h"
+#include "migration/ram-reset/vmstate/format.h"
+
+bool ram_reset_save_devices(DeviceSections *s, Error **errp)
+{
+    MigrationState *ms = migrate_get_current();
+    QIOChannelBuffer *buffer = qio_channel_buffer_new(64 * KiB);
+    QEMUFile *f = qemu_file_new_output(QIO_CHANNEL(buffer));
+    JSONWriter *desc = json_writer_new(false), *before = ms->vmdesc;
+    SectionBytes bytes = {
+        .what = "the machine",
+        .footers = ms->send_section_footer,
+    };
+    bool ok;
+
+    json_writer_start_object(desc, NULL);
+    json_writer_start_array(desc, "devices");
+    ms->vmdesc = desc;
+    ok = qemu_savevm_state_non_iterable(f, errp);
+    ms->vmdesc = before;
+    json_writer_end_array(desc);
+    json_writer_end_object(desc);
+    qemu_fflush(f);
+    if (ok) {
+        const char *text = json_writer_get(desc);
+
+        bytes.len = buffer->usage;
+        bytes.data = s->data = g_memdup2(buffer->data, bytes.len);
+        ok = device_sections_parse(s, &bytes, text, strlen(text), errp);
+    }
+    qemu_fclose(f);
+    object_unref(OBJECT(buffer));
+    json_writer_free(desc);
+    return ok;
+}

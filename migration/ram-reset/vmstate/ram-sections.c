@@ -1,0 +1,85 @@
+/*
+ * RAM's sections in the VM state that is being loaded
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bswap.h"
+#include "block/block.h"
+#include "migration/qemu-file.h"
+#include "migration/ram-reset/vmstate/format.h"
+#include "migration/ram-reset/vmstate/ram-sections.h"
+
+/* Of @f in the VM state; -1 if that cannot be told */
+static int64_t file_position(QEMUFile *f)
+{
+    uint8_t *buf;
+
+    /* Of a full buffer it is known how much has been read and not used */
+    if (qemu_peek_buffer(f, &buf, RAM_STREAM_BUFFER, 0) != RAM_STREAM_BUFFER) {
+        return -1;
+    }
+    return qemu_get_offset(f) - RAM_STREAM_BUFFER;
+}
+
+/*
+ * Whether nothing but RAM lies between RAM's section that ends before @from
+ * and the one that begins before @to.  The switchover of a migration, which
+ * means nothing here, is a command without data.
+ */
+static bool only_ram_between(BlockDriverState *bs, int64_t from,
+                             int64_t to)
+{
+    int64_t head = from + SECTION_FOOTER;
+    uint8_t between[COMMAND_HEAD];
+
+    if (from < 0 || to != head + COMMAND_HEAD + SECTION_HEAD) {
+        return from >= 0 && to == head + SECTION_HEAD;
+    }
+    return bdrv_load_vmstate(bs, between, head, COMMAND_HEAD) >= 0 &&
+           between[0] == QEMU_VM_COMMAND && !lduw_be_p(between + 3);
+}
+
+void ram_sections_enter(RamSections *s, QEMUFile *f)
+{
+    s->f = f;
+    s->count++;
+}
+
+void ram_sections_note_first(RamSections *s)
+{
+    s->start = file_position(s->f);
+}
+
+void ram_sections_note_start(RamSections *s, BlockDriverState *bs)
+{
+    int64_t here = file_position(s->f);
+
+    if (s->count > 2 && !only_ram_between(bs, s->end, here)) {
+        here = -1;
+    }
+    s->end = here;
+}
+
+void ram_sections_note_end(RamSections *s)
+{
+    if (s->f && s->end >= 0) {
+        s->end = file_position(s->f);
+    }
+}
+
+bool ram_sections_skip(RamSections *s, int64_t end)
+{
+    int64_t here = file_position(s->f);
+
+    if (here < 0) {
+        return false;
+    }
+    qemu_set_offset(s->f, end, SEEK_SET);
+    if (qemu_peek_byte(s->f, 0) == QEMU_VM_SECTION_FOOTER) {
+        return true;
+    }
+    qemu_set_offset(s->f, here, SEEK_SET);
+    return false;
+}

@@ -1,0 +1,110 @@
+/*
+ * Work on several vCPUs in parallel
+ *
+ * To wake up each vCPU's own thread takes longer than the work on the vCPU.  A
+ * few helper threads are woken up instead; each takes the next vCPU when it is
+ * ready.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/rcu.h"
+#include "qemu/thread.h"
+#include "system/ram-reset/machine/vcpus-helper.h"
+
+#define MAX_HELPERS 3
+
+static struct {
+    bool initialized;
+    unsigned helpers;
+    QemuSemaphore work;
+    QemuCond done;
+    /* Protects all that follows, and the content of @cpus */
+    QemuMutex lock;
+    GPtrArray *cpus;
+    void (*function)(CPUState *cpu);
+    unsigned next, unfinished;
+} job;
+
+/* The lock is held */
+static void take_all(QemuThread *self)
+{
+    CPUState *was_current = current_cpu;
+
+    while (job.cpus && job.next < job.cpus->len) {
+        CPUState *cpu = job.cpus->pdata[job.next++];
+        QemuThread *was = cpu->thread;
+
+        qemu_mutex_unlock(&job.lock);
+        cpu->thread = self;
+        current_cpu = cpu;
+        job.function(cpu);
+        current_cpu = was_current;
+        cpu->thread = was;
+        qemu_mutex_lock(&job.lock);
+        if (!--job.unfinished) {
+            qemu_cond_signal(&job.done);
+        }
+    }
+}
+
+static void *help(void *opaque)
+{
+    QemuThread self;
+
+    rcu_register_thread();
+    qemu_thread_get_self(&self);
+    for (;;) {
+        qemu_sem_wait(&job.work);
+        qemu_mutex_lock(&job.lock);
+        take_all(&self);
+        qemu_mutex_unlock(&job.lock);
+    }
+    return NULL;
+}
+
+static void initialize(void)
+{
+    unsigned cpus = g_get_num_processors();
+
+    job.initialized = true;
+    qemu_sem_init(&job.work, 0);
+    qemu_cond_init(&job.done);
+    qemu_mutex_init(&job.lock);
+    while (job.helpers < MAX_HELPERS && job.helpers + 1 < cpus) {
+        QemuThread thread;
+
+        qemu_thread_create(&thread, "ram-reset-vcpus", help, NULL,
+                           QEMU_THREAD_DETACHED);
+        job.helpers++;
+    }
+}
+
+void ram_reset_vcpus_side_by_side(GPtrArray *cpus,
+                                  void (*function)(CPUState *cpu))
+{
+    QemuThread self;
+
+    if (!cpus->len) {
+        return;
+    }
+    if (!job.initialized) {
+        initialize();
+    }
+    qemu_thread_get_self(&self);
+    qemu_mutex_lock(&job.lock);
+    job.cpus = cpus;
+    job.function = function;
+    job.next = 0;
+    job.unfinished = cpus->len;
+    for (unsigned i = 0; i < job.helpers && i + 1 < cpus->len; i++) {
+        qemu_sem_post(&job.work);
+    }
+    take_all(&self);
+    while (job.unfinished) {
+        qemu_cond_wait(&job.done, &job.lock);
+    }
+    job.cpus = NULL;
+    qemu_mutex_unlock(&job.lock);
+}
