@@ -84,7 +84,7 @@ def test_what_is_not_known_is_loaded(tmp_path):
     assert fewer == kept - 1
     assert list(classes) == ['vmmouse']
     assert 'status is uint16_t' in classes['vmmouse']
-    assert f'{classes["vmmouse"]}:\n      vmmouse\n' in \
+    assert f'{classes["vmmouse"]}:\n    vmmouse\n' in \
         text.replace('\r', '')
 
 

@@ -305,9 +305,9 @@ def test_record_is_believed(tmp_path, ramfile):
     ({'device': 0}, 'another file'), ({'inode': 1}, 'another file'),
     ({'page_size': 4096}, 'another file'), ({'pages': 3}, 'another file'),
     ({'access_time': 1}, 'another process'), ({'version': 2}, 'version 2'),
-    ({'pages': 0}, 'no sense'), ({'pages': 1 << 62}, 'no sense'),
-    ({'dirty': '0-2'}, 'no sense'), ({'dirty': '1-0'}, 'no sense'),
-    ({'dirty': ','}, 'no sense'), ({'in-use': 'no'}, 'no')))
+    ({'pages': 0}, 'are invalid'), ({'pages': 1 << 62}, 'are invalid'),
+    ({'dirty': '0-2'}, 'are invalid'), ({'dirty': '1-0'}, 'are invalid'),
+    ({'dirty': ','}, 'are invalid'), ({'in-use': 'no'}, 'no')))
 def test_record_of_something_else(tmp_path, ramfile, changes, why):
     redo_record(tmp_path, ramfile, **changes)
     with Still(tmp_path, ramfile, options=KEPT) as guest:

@@ -200,7 +200,7 @@ static void test_hugefile_of_a_new_dimm(void)
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr2',"
         " 'qom-type': 'ram-reset-hugefile', 'memdev': 'ram'}}");
-    assert_says(rsp, "made without it");
+    assert_says(rsp, "created without it");
     vm_end(vm);
     unlink(file);
     unlink(state);
