@@ -59,6 +59,22 @@ def only_unnamed(ours: bytes, stock: bytes, old: bytes, kept: bytes) -> bool:
     return True
 
 
+def differences(ours: dict[str, bytes], stock: dict[str, bytes]) -> str:
+    """The first page in each block that differs, of how many, with bytes."""
+    found = []
+    for name in ours:
+        pages = [at for at in range(0, len(ours[name]), PAGE)
+                 if ours[name][at:at + PAGE] != stock[name][at:at + PAGE]]
+        if pages:
+            page = slice(pages[0], pages[0] + PAGE)
+            at = next(i for i, (a, b) in enumerate(
+                zip(ours[name][page], stock[name][page])) if a != b)
+            found.append(f'{name} in {len(pages)} pages, at '
+                         f'{pages[0] + at:#x} {ours[name][page][at:][:8].hex()} '
+                         f'in place of {stock[name][page][at:][:8].hex()}')
+    return ', '.join(found)
+
+
 class Judge:
     """@good, @bad: RAM of the snapshots before any damage."""
 
@@ -103,7 +119,8 @@ class Judge:
                 only_unnamed(ours[RAM], stock[RAM], old, kept):
             result.verdict = "zero, where stock has the old guest's bytes"
             return
-        result.findings.append('RAM is not what stock has')
+        result.findings.append('RAM is not what stock has: '
+                               + differences(ours, stock))
 
     @staticmethod
     def _explain(result: Result) -> None:
