@@ -13,6 +13,8 @@ project('host', 'c')
 cc = meson.get_compiler('c')
 host_os = '{os}'
 have_system = {system}
+genh = []
+python = import('python').find_installation()
 block_ss = import('sourceset').source_set()
 system_ss = import('sourceset').source_set()
 specific_ss = import('sourceset').source_set()

@@ -201,8 +201,8 @@ def test_warns_of_templates_in_a_directory_for_all():
         return run('-', '--object', f'ram-reset-memset,id=rr0,template-dir={path}',
                    data=data).stderr.decode()
 
-    assert "template-dir=/dev/shm/templates is not this domain's" in \
-        warned('/dev/shm/templates')
+    assert 'template-dir=/dev/shm/templates may be shared with other domains' \
+        in warned('/dev/shm/templates')
     for own in (root.find('name').text, f"libvirt-{root.find('uuid').text}"):
         assert warned(f'/dev/shm/templates/{own}') == ''
 
