@@ -127,7 +127,7 @@ bool ram_reset_devices_were_reset(void)
 void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
 {
     ram_reset_devices_release();
-    vmstate_cache_skip_nothing(&s->cache);
+    vmstate_cache_clear_skips(&s->cache);
     s->has_devices = success && ram_reset_rewind_wanted() &&
                      ram_reset_unchanged_devices_wanted();
     if (s->has_devices) {

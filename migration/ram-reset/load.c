@@ -140,7 +140,7 @@ void ram_reset_load_begin(void)
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
     if (load.active) {
-        ram_reset_take_zeros(f, load.bs, addr);
+        ram_reset_consume_zeros(f, load.bs, addr);
     }
 }
 

@@ -49,7 +49,7 @@ void load_plan_freeze(LoadPlan *p)
 static void load_all_devices(LoadPlan *p)
 {
     /* The file that is being read shares the list of what it skips */
-    vmstate_cache_skip_nothing(&p->snapshot->cache);
+    vmstate_cache_clear_skips(&p->snapshot->cache);
     p->unchanged = 0;
 }
 

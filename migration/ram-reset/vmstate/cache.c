@@ -1,5 +1,5 @@
 /*
- * The VM state of a snapshot without RAM, in memory
+ * A cache of the VM state of a snapshot, without RAM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,12 +16,12 @@
 #include "migration/ram-reset/vmstate/stream.h"
 
 /*
- * The first part: RAM's first section lists the blocks, and QEMUFile fills a
- * buffer behind it before RAM is skipped
+ * Size of the first part: the first RAM section lists the blocks, and QEMUFile
+ * fills a buffer behind it before RAM is skipped
  */
-#define HEAD        (3 * RAM_STREAM_BUFFER)
-/* Devices have a few 100 KiB; with more, reading is not what a load costs */
-#define MOST        (64 * MiB)
+#define CACHE_HEAD  (3 * RAM_STREAM_BUFFER)
+/* Devices have a few 100 KiB; a larger VM state is not worth a cache */
+#define CACHE_MAX   (64 * MiB)
 
 typedef struct VMStateRange {
     uint64_t start, end;
@@ -35,7 +35,7 @@ struct CacheChannel {
 
     BlockDriverState *bs;
     uint64_t offset;
-    VMStateCache cache;         /* with references of its own */
+    VMStateCache cache;         /* has its own references */
 };
 
 void vmstate_cache_drop(VMStateCache *c)
@@ -46,8 +46,8 @@ void vmstate_cache_drop(VMStateCache *c)
     g_clear_pointer(&c->skips, g_array_unref);
 }
 
-static bool read_part(BlockDriverState *bs, VMStatePart *part, uint64_t start,
-                      uint64_t end)
+static bool cache_read_part(BlockDriverState *bs, VMStatePart *part,
+                            uint64_t start, uint64_t end)
 {
     g_autofree uint8_t *buf = g_try_malloc(end - start);
 
@@ -59,12 +59,12 @@ static bool read_part(BlockDriverState *bs, VMStatePart *part, uint64_t start,
     return true;
 }
 
-static void fill(VMStateCache *c, BlockDriverState *bs, uint64_t ram_end,
-                 uint64_t size)
+static void cache_fill(VMStateCache *c, BlockDriverState *bs, uint64_t ram_end,
+                       uint64_t size)
 {
-    if (ram_end >= size || size - ram_end > MOST ||
-        !read_part(bs, &c->parts[0], 0, MIN(HEAD, ram_end)) ||
-        !read_part(bs, &c->parts[1], ram_end, size)) {
+    if (ram_end >= size || size - ram_end > CACHE_MAX ||
+        !cache_read_part(bs, &c->parts[0], 0, MIN(CACHE_HEAD, ram_end)) ||
+        !cache_read_part(bs, &c->parts[1], ram_end, size)) {
         vmstate_cache_drop(c);
     } else {
         c->skips = g_array_new(false, false, sizeof(VMStateRange));
@@ -77,7 +77,7 @@ QEMUFile *vmstate_cache_open(VMStateCache *c, BlockDriverState *bs,
     g_autoptr(CacheChannel) channel = NULL;
 
     if (!c->skips) {
-        fill(c, bs, ram_end, size);
+        cache_fill(c, bs, ram_end, size);
     }
     channel = CACHE_CHANNEL(object_new(TYPE_CACHE_CHANNEL));
     channel->bs = bs;
@@ -104,7 +104,7 @@ void vmstate_cache_skip(VMStateCache *c, uint64_t start, uint64_t end)
     g_array_append_val(c->skips, range);
 }
 
-void vmstate_cache_skip_nothing(VMStateCache *c)
+void vmstate_cache_clear_skips(VMStateCache *c)
 {
     if (c->skips) {
         g_array_set_size(c->skips, 0);
@@ -112,10 +112,11 @@ void vmstate_cache_skip_nothing(VMStateCache *c)
 }
 
 /*
- * The number of bytes of the second part that may be read at once.  Moves *@at
- * behind the ranges to skip there.
+ * Moves *@at behind the skipped ranges at that position of the second part.
+ * Returns the number of bytes up to the next skipped range.
  */
-static uint64_t next_range(const GArray *skips, uint64_t *at, uint64_t size)
+static uint64_t cache_next_range(const GArray *skips, uint64_t *at,
+                                 uint64_t size)
 {
     uint64_t end = size;
 
@@ -124,7 +125,7 @@ static uint64_t next_range(const GArray *skips, uint64_t *at, uint64_t size)
 
         if (*at >= range->start && *at < range->end) {
             *at = range->end;
-            return next_range(skips, at, size);
+            return cache_next_range(skips, at, size);
         }
         if (range->start > *at) {
             end = MIN(end, range->start);
@@ -149,7 +150,7 @@ static ssize_t cache_readv(QIOChannel *ioc, const struct iovec *iov,
                               ? g_bytes_get_data(part->bytes, &size) : NULL;
 
         if (c->offset >= part->start && at < size) {
-            size = i ? next_range(c->cache.skips, &at, size) : size - at;
+            size = i ? cache_next_range(c->cache.skips, &at, size) : size - at;
             size = iov_from_buf(iov, niov, 0, data + at, size);
             c->offset = part->start + at + size;
             return size;

@@ -1,5 +1,5 @@
 /*
- * The VM state of a snapshot without RAM, in memory
+ * A cache of the VM state of a snapshot, without RAM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,13 +11,12 @@
 #include "migration/qemu-file-types.h"
 
 /*
- * A load that skips RAM reads little of the VM state, but each read of a disk
- * costs the wake-up of a thread and its answer.  The first load that skips RAM
- * fills the cache; the next ones read from it.  All functions are called with
- * the BQL held.
+ * A load that skips RAM reads little of the VM state, but each read wakes up a
+ * thread of the disk and waits for it.  The first load that skips RAM fills the
+ * cache, and later loads read from it.  All functions need the BQL.
  */
 
-/* A part of the VM state: @start is its position there, in bytes */
+/* A cached part of the VM state; @start is its position there, in bytes */
 typedef struct VMStatePart {
     uint64_t start;
     GBytes *bytes;
@@ -26,8 +25,10 @@ typedef struct VMStatePart {
 /**
  * VMStateCache: starts as zeroed memory
  *
- * @parts: the beginning, and all behind RAM; both are there, or none
- * @skips: ranges of the second part that readers skip
+ * @parts: the beginning of the VM state, and all behind RAM; both or none are
+ *     cached
+ * @skips: ranges of the second part that readers skip; NULL if the cache is
+ *     empty
  */
 typedef struct VMStateCache {
     VMStatePart parts[2];
@@ -35,15 +36,15 @@ typedef struct VMStateCache {
 } VMStateCache;
 
 /**
- * vmstate_cache_open: read a VM state, from memory where @c has it
+ * vmstate_cache_open: open a VM state for reading, through the cache
  *
  * @c: filled first if it is empty
- * @bs: where the VM state is
- * @ram_end: the position in it of the footer of RAM's last section
- * @size: of the VM state, in bytes
+ * @bs: the image with the VM state
+ * @ram_end: the position in it of the footer of the last RAM section, in bytes
+ * @size: the size of the VM state, in bytes
  *
- * Positions in the file are those in the VM state.  The file reads from @bs
- * what @c does not have.  @c may be dropped while the file is open.
+ * Positions in the file are positions in the VM state.  The file reads uncached
+ * parts from @bs.  @c may be dropped while the file is open.
  *
  * Returns: a file, to be closed by the caller
  */
@@ -51,25 +52,28 @@ QEMUFile *vmstate_cache_open(VMStateCache *c, BlockDriverState *bs,
                              uint64_t ram_end, uint64_t size);
 
 /**
- * vmstate_cache_devices: the part behind RAM
+ * vmstate_cache_devices: the part behind RAM, and its @size in bytes
  *
- * Returns: a borrowed reference, from the footer of RAM's last section on; NULL
- *     if the cache is empty
+ * Returns: the bytes from the footer of the last RAM section on, valid until
+ *     the cache is dropped; NULL if the cache is empty
  */
 const uint8_t *vmstate_cache_devices(const VMStateCache *c, size_t *size);
 
 /**
- * vmstate_cache_skip: until vmstate_cache_skip_nothing(), a file that comes to
- * @start goes on at @end
+ * vmstate_cache_skip: let readers skip [@start, @end)
  *
- * Both are positions in the part behind RAM.  The end of the part must not be
- * skipped.
+ * Both are positions in the part behind RAM, in bytes.  The last byte of the
+ * part must not be skipped.
  */
 void vmstate_cache_skip(VMStateCache *c, uint64_t start, uint64_t end);
-void vmstate_cache_skip_nothing(VMStateCache *c);
 
 /**
- * vmstate_cache_drop: the cache becomes empty
+ * vmstate_cache_clear_skips: let readers, also of open files, skip nothing
+ */
+void vmstate_cache_clear_skips(VMStateCache *c);
+
+/**
+ * vmstate_cache_drop: make the cache empty
  */
 void vmstate_cache_drop(VMStateCache *c);
 

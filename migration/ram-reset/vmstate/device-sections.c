@@ -1,5 +1,5 @@
 /*
- * Where each device's state is in a VM state
+ * The sections of devices in a VM state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,14 +12,14 @@
 #include "migration/ram-reset/vmstate/device-sections.h"
 #include "migration/ram-reset/vmstate/format.h"
 
-/* The bytes that are left, and the description of what comes next */
+/* The position in the bytes, and the next description */
 typedef struct Reader {
     const SectionBytes *bytes;
     size_t at;
     const VMDesc *next;
 } Reader;
 
-static size_t left(const Reader *r)
+static size_t reader_left(const Reader *r)
 {
     return r->bytes->len - r->at;
 }
@@ -28,12 +28,12 @@ static bool skip_commands(Reader *r, Error **errp)
 {
     const uint8_t *data = r->bytes->data;
 
-    while (left(r) && data[r->at] == QEMU_VM_COMMAND) {
+    while (reader_left(r) && data[r->at] == QEMU_VM_COMMAND) {
         size_t size = COMMAND_HEAD;
 
-        size += left(r) < size ? 0 : lduw_be_p(data + r->at + 3);
+        size += reader_left(r) < size ? 0 : lduw_be_p(data + r->at + 3);
 
-        if (size > left(r)) {
+        if (size > reader_left(r)) {
             error_setg(errp, "%s ends in a command", r->bytes->what);
             return false;
         }
@@ -43,8 +43,8 @@ static bool skip_commands(Reader *r, Error **errp)
 }
 
 /*
- * A described section may be missing if it was saved before RAM; its
- * description is skipped.
+ * A section that was saved before RAM is described, but is not in the bytes.
+ * Skip its description.
  */
 static const VMDesc *find_desc(Reader *r, const char *name, uint32_t instance)
 {
@@ -60,13 +60,13 @@ static const VMDesc *find_desc(Reader *r, const char *name, uint32_t instance)
     return NULL;
 }
 
-/* The content and the footer of @s, whose head is at @head */
+/* Read the content and the footer of @s, whose head is at @head */
 static bool read_content(Reader *r, DeviceSection *s, const uint8_t *head)
 {
     size_t footer = r->bytes->footers ? SECTION_FOOTER : 0;
     int64_t len = s->desc ? s->desc->content : -1;
 
-    if (len < 0 || footer > left(r) || len > left(r) - footer) {
+    if (len < 0 || footer > reader_left(r) || len > reader_left(r) - footer) {
         return false;
     }
     s->data = r->bytes->data + r->at;
@@ -81,12 +81,13 @@ static bool read_section(Reader *r, DeviceSection *s, Error **errp)
 {
     const uint8_t *head = r->bytes->data + r->at, *rest;
     char name[VMSTATE_NAME];
-    size_t len = left(r) < SECTION_FULL_HEAD ? 0 : head[SECTION_FULL_HEAD - 1];
+    size_t len = reader_left(r) < SECTION_FULL_HEAD
+                 ? 0 : head[SECTION_FULL_HEAD - 1];
 
     if (*head != QEMU_VM_SECTION_FULL ||
-        left(r) < SECTION_FULL_HEAD + len + SECTION_FULL_REST) {
-        error_setg(errp, "%s has a section of type %u where one of a device "
-                   "should be", r->bytes->what, *head);
+        reader_left(r) < SECTION_FULL_HEAD + len + SECTION_FULL_REST) {
+        error_setg(errp, "%s has a section of type %u in place of a device's "
+                   "section", r->bytes->what, *head);
         return false;
     }
     s->start = r->at;
@@ -98,8 +99,8 @@ static bool read_section(Reader *r, DeviceSection *s, Error **errp)
     s->version = ldl_be_p(rest + sizeof(uint32_t));
     s->desc = find_desc(r, name, s->instance);
     if (!read_content(r, s, head)) {
-        error_setg(errp, "%s has a section '%s', instance %" PRIu32 ", which "
-                   "is not as its description says", r->bytes->what, name,
+        error_setg(errp, "%s has a section '%s', instance %" PRIu32 ", that "
+                   "differs from its description", r->bytes->what, name,
                    s->instance);
         return false;
     }
@@ -121,7 +122,7 @@ bool device_sections_parse(DeviceSections *s, const SectionBytes *bytes,
     while (skip_commands(&r, errp)) {
         DeviceSection section;
 
-        if (!left(&r)) {
+        if (!reader_left(&r)) {
             return true;
         }
         if (!read_section(&r, &section, errp)) {
@@ -155,8 +156,8 @@ bool device_sections_read(DeviceSections *s, const SectionBytes *bytes,
     return device_sections_parse(s, &sections, text, len, errp);
 }
 
-/* Whether a VM state of @size bytes ends as a description does */
-static bool is_described(BlockDriverState *bs, uint64_t size)
+/* Whether a VM state of @size bytes may end with a description */
+static bool ends_with_vmdesc(BlockDriverState *bs, uint64_t size)
 {
     uint8_t last;
 
@@ -164,8 +165,9 @@ static bool is_described(BlockDriverState *bs, uint64_t size)
            bdrv_load_vmstate(bs, &last, size - 1, 1) >= 0 && last == '}';
 }
 
-/* The last @len bytes of a VM state; NULL if they cannot be read */
-static uint8_t *read_end(BlockDriverState *bs, uint64_t size, uint64_t len)
+/* Returns the last @len bytes of a VM state; NULL if they cannot be read */
+static uint8_t *read_last_bytes(BlockDriverState *bs, uint64_t size,
+                                uint64_t len)
 {
     g_autofree uint8_t *data = len <= VMSTATE_MAX_DEVICES
                                ? g_try_malloc(len) : NULL;
@@ -183,12 +185,12 @@ bool device_sections_load(DeviceSections *s, BlockDriverState *bs,
     };
 
     if (from <= 0) {
-        error_setg(errp, "in the snapshot, RAM lies between other things");
+        error_setg(errp, "in the snapshot, RAM is not one run of sections");
         return false;
     }
-    if (from < size && is_described(bs, size)) {
+    if (from < size && ends_with_vmdesc(bs, size)) {
         bytes.len = size - from;
-        bytes.data = s->data = read_end(bs, size, bytes.len);
+        bytes.data = s->data = read_last_bytes(bs, size, bytes.len);
         if (!s->data) {
             error_setg(errp, "the %zu bytes that the snapshot has behind RAM "
                        "cannot be read", bytes.len);
@@ -200,15 +202,16 @@ bool device_sections_load(DeviceSections *s, BlockDriverState *bs,
 
 VMDescription *vmdesc_read(BlockDriverState *bs, uint64_t size)
 {
-    uint64_t most = is_described(bs, size) ? MIN(size, VMSTATE_MAX_DEVICES) : 0;
+    uint64_t most = ends_with_vmdesc(bs, size)
+                    ? MIN(size, VMSTATE_MAX_DEVICES) : 0;
 
     for (uint64_t len = MIN(most, VMSTATE_END); len;
          len = len < most ? MIN(most, 2 * len) : 0) {
-        g_autofree uint8_t *data = read_end(bs, size, len);
+        g_autofree uint8_t *data = read_last_bytes(bs, size, len);
         const char *text = data ? vmdesc_find(data, len) : NULL;
 
         if (text) {
-            /* The rest is given back, as the parser needs memory */
+            /* The parser needs memory: free all but the text */
             len -= (const uint8_t *)text - data;
             memmove(data, text, len);
             data = g_realloc(data, len);

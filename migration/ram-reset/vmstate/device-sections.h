@@ -1,5 +1,5 @@
 /*
- * Where each device's state is in a VM state
+ * The sections of devices in a VM state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,12 +11,12 @@
 #include "migration/ram-reset/vmstate/vmdesc.h"
 
 /**
- * DeviceSection: of one device, or of one vCPU
+ * DeviceSection: the section of a device, or of a vCPU
  *
- * @desc: has its name, which may occur in several sections
- * @instance: which of these
- * @start, @end: in the bytes that have been read, with head and footer
- * @data: between head and footer, @len bytes as @desc says
+ * @desc: its description and name; several sections may have one name
+ * @instance: distinguishes sections of one name
+ * @start, @end: its place in SectionBytes, with head and footer
+ * @data: its content, @len bytes between head and footer
  */
 typedef struct DeviceSection {
     const VMDesc *desc;
@@ -27,20 +27,22 @@ typedef struct DeviceSection {
 } DeviceSection;
 
 /**
- * DeviceSections: all of them; starts as zeroed memory
+ * DeviceSections: all sections of a VM state, in its order; starts as zeroed
+ * memory
  */
 typedef struct DeviceSections {
     VMDescription *description;
     GArray *list;               /* DeviceSection */
-    uint8_t *data;              /* freed with them; may be NULL */
+    uint8_t *data;              /* owned; NULL if the caller owns the bytes */
 } DeviceSections;
 
 /**
- * SectionBytes: what is read
+ * SectionBytes: the bytes of sections
  *
- * @what: for error messages
- * @data: @len bytes of sections, from @start on; they stay where they are
- * @footers: sections end with a footer
+ * @what: names the bytes in error messages
+ * @data: @len bytes, which must live as long as the sections
+ * @footers: each section ends with a footer
+ * @start: the position of the first section in @data
  */
 typedef struct SectionBytes {
     const char *what;
@@ -51,52 +53,58 @@ typedef struct SectionBytes {
 } SectionBytes;
 
 /**
- * device_sections_parse: find the devices' sections
+ * device_sections_parse: find all sections of devices
  *
- * @bytes: from the first one on
- * @text: of the description, @len bytes; see vmdesc_parse()
+ * @text: the description, @len bytes; see vmdesc_parse()
  *
- * The description that QEMU writes behind the devices tells how long each
- * section is.  What the guest has put into its devices cannot make a section
- * look longer or shorter.  A section that is described, but was saved before
- * RAM, is passed over.
+ * The description that QEMU writes behind the devices has the length of each
+ * section, so content that a guest has chosen cannot change the bounds of a
+ * section.  A section that was saved before RAM is described, but skipped.
  *
- * Returns: false with @errp set if @bytes are not what @text describes
+ * The caller calls device_sections_clear() in any case.
+ *
+ * Returns: false with @errp set if @bytes differ from the description
  */
 bool device_sections_parse(DeviceSections *s, const SectionBytes *bytes,
                            const char *text, size_t len, Error **errp);
 
 /**
- * device_sections_read: the same with a description at the end
+ * device_sections_read: as device_sections_parse(), for the end of a VM state
  *
- * @bytes: the end of a VM state, from the footer of RAM's last section on
+ * @bytes: from the footer of the last RAM section on; they end with the
+ *     description
  */
 bool device_sections_read(DeviceSections *s, const SectionBytes *bytes,
                           Error **errp);
 
 /**
- * device_sections_load: the same with a VM state of @size bytes
+ * device_sections_load: as device_sections_read(), for an image
  *
- * @bs: shows the VM state
- * @from: where in it the footer of RAM's last section is; not positive if
- *     that is not known
+ * @bs: shows the VM state, of @size bytes
+ * @from: the position in it of the footer of the last RAM section, in bytes; 0
+ *     or negative if it is unknown
+ *
+ * With the BQL held.
  */
 bool device_sections_load(DeviceSections *s, BlockDriverState *bs,
                           uint64_t size, int64_t from, Error **errp);
 
 /**
- * vmdesc_read: the description alone, without the sections
+ * vmdesc_read: read only the description of a VM state of @size bytes
  *
- * Returns: NULL if the VM state, of @size bytes, has none that can be read
+ * With the BQL held.
+ *
+ * Returns: a description, freed by the caller; NULL if the VM state has none,
+ *     or it cannot be read
  */
 VMDescription *vmdesc_read(BlockDriverState *bs, uint64_t size);
 
 /**
- * device_sections_find: the section @name, with the instance @instance
+ * device_sections_find: find the section @name with the instance @instance
  *
- * @first: where to begin to look
+ * @first: the index in the list at which the search begins
  *
- * Returns: NULL if there is none
+ * Returns: a section, owned by @s; NULL if there is none
  */
 const DeviceSection *device_sections_find(const DeviceSections *s,
                                           const char *name, uint32_t instance,

@@ -12,19 +12,20 @@
 #include "migration/ram.h"                /* RAM_SAVE_FLAG_* */
 #include "migration/savevm.h"             /* QEMU_VM_* */
 
-/* A name has at most 255 bytes; in memory, a 0 comes behind it */
+/* A name has at most 255 bytes, and in memory a terminating 0 */
 #define VMSTATE_NAME            256
 
-/* A section's type and number; RAM's begin so from the second one on */
+/* Type and number of a section; RAM's sections but the first begin so */
 #define SECTION_HEAD            5
-/* The same with the length of the name; behind the name, instance and version */
+/* The first section of an owner also has the length of its name */
 #define SECTION_FULL_HEAD       6
+/* Instance and version follow the name */
 #define SECTION_FULL_REST       8
-/* A mark and the section's number */
+/* A mark and the number of the section */
 #define SECTION_FOOTER          5
 /* A mark, the length of the name, and the version */
 #define SUBSECTION_HEAD         6
-/* A command's type, number, and the length of its data */
+/* Type, number and data length of a command */
 #define COMMAND_HEAD            5
 
 /* Address and flags of a page; a zero page has one more byte */
@@ -34,33 +35,33 @@
 /* MappedRamHeader: a version, the size of pages, and two offsets */
 #define MAPPED_HEADER           28
 
-/* The marks in front of the description, and the length of its text */
+/* Marks and text length in front of the description */
 #define VMDESC_MARKS            6
 
-/* A damaged description may ask for more */
+/* Limits for a damaged description */
 #define VMDESC_MAX_DEPTH        64
 #define VMDESC_MAX_SIZE         (1 * TiB)
 /*
- * QEMU writes no object with less text.  So there is room for the nodes of all
- * of them, before the first is read; a text without any gets a few.
+ * QEMU writes no object with less text.  The length of a text limits the number
+ * of its objects, so all nodes are allocated at once, with a few to spare.
  */
 #define VMDESC_MIN_OBJECT       24
 #define VMDESC_MIN_NODES        16
 
-/* An image may claim to have more behind RAM */
+/* Limit for an image that claims to have more behind RAM */
 #define VMSTATE_MAX_DEVICES     (256 * MiB)
 
-/* A QEMUFile reads this much at once */
+/* A QEMUFile reads this many bytes at once */
 #define RAM_STREAM_BUFFER       (32 * KiB)
-/* Mapped pages are read in such pieces */
+/* Size of the pieces in which mapped pages are read */
 #define MAPPED_PIECE            (1 * MiB)
-/* Runs of zero pages are read in pieces that grow */
+/* Runs of zero pages are read in growing pieces */
 #define ZERO_FIRST_PIECE        (32 * KiB)
 #define ZERO_LAST_PIECE         (512 * KiB)
-/* The search for the description begins with this much of the VM state */
+/* The description is first searched in this many bytes at the end */
 #define VMSTATE_END             (64 * KiB)
 
-/* The checksum of a VM state is made of its beginning, its end, and samples */
+/* The checksum of a VM state covers its beginning, its end, and samples */
 #define SUMMARY_BEGINNING       (4 * KiB)
 #define SUMMARY_SAMPLE          (1 * KiB)
 #define SUMMARY_NR_SAMPLES      16

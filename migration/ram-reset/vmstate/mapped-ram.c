@@ -1,9 +1,9 @@
 /*
  * Loading snapshots that were saved with migration capability mapped-ram
  *
- * They store no zero pages.  QEMU makes these pages zero if the guest was
- * running when loadvm stopped it.  Otherwise, and with -loadvm, QEMU assumes
- * that RAM is zero, which is true only of RAM that a ram-reset object covers.
+ * Such a snapshot stores no zero pages.  If loadvm stopped a running guest,
+ * QEMU clears these pages.  Otherwise, and with -loadvm, QEMU assumes that RAM
+ * is zero, but only a ram-reset object makes it zero.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -28,12 +28,12 @@ const char *ram_reset_mapped_ram_blocker(void)
         return NULL;
     }
     if (!RAM_RESET_MAPPED_RAM) {
-        return "migration capability 'mapped-ram' is on, with which this QEMU "
-               "cannot have snapshots, set it to off";
+        return "migration capability 'mapped-ram' is on, this QEMU cannot have "
+               "snapshots with it, set it to off";
     }
     if (migrate_ignore_shared() && !RAM_RESET_MAPPED_RAM_SHARED) {
         return "migration capabilities 'mapped-ram' and 'x-ignore-shared' are "
-               "on, this QEMU cannot load what it saves with both, set one to "
+               "on, this QEMU cannot load a snapshot with both, set one to "
                "off";
     }
     return NULL;
@@ -53,8 +53,8 @@ static bool clear_piece(RAMBlock *rb, uint64_t start, const uint8_t *data,
     return true;
 }
 
-/* Memory that is known to be zero has not been written to since the reset */
-static bool absent_are_known(RAMBlock *rb, const unsigned long *stored)
+/* No page that is known zero has been written to since the reset */
+static bool absent_are_zero(RAMBlock *rb, const unsigned long *stored)
 {
     size_t size = qemu_target_page_size();
     uint64_t nr = rb->used_length / size, at, end;
@@ -81,14 +81,14 @@ static bool clear_block(void *opaque, const char *name, uint64_t len,
         return false;
     }
     /*
-     * QEMU has cleared the pages if the guest was running.  A private mapping
-     * of a file shows what another block has written to the file since.
+     * If the guest was running, QEMU has cleared the pages.  But another block
+     * may have written to the file of a private mapping since.
      */
     if (runstate_check(RUN_STATE_RESTORE_VM) &&
         (qemu_ram_is_shared(rb) || rb->fd < 0)) {
         return true;
     }
-    if (!absent_are_known(rb, stored)) {
+    if (!absent_are_zero(rb, stored)) {
         ram_reset_foreach_content(rb, clear_piece, (void *)stored);
     }
     return true;
@@ -103,8 +103,8 @@ bool ram_reset_clear_absent(BlockDriverState *bs, int64_t ram, Error **errp)
     QEMUFile *f;
 
     if (ram < 0) {
-        error_setg(errp, "the position of RAM in the VM state is not known, so "
-                   "mapped-ram's zero pages are not known either");
+        error_setg(errp, "the position of RAM in the VM state is unknown, so "
+                   "the zero pages of mapped-ram are unknown");
         return false;
     }
     RCU_READ_LOCK_GUARD();

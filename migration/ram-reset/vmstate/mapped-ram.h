@@ -10,20 +10,24 @@
 #include "block/block.h"
 
 /**
- * ram_reset_mapped_ram_blocker: why QEMU cannot save or load snapshots with the
- * capabilities that are set; NULL if it can
+ * ram_reset_mapped_ram_blocker: whether QEMU can save and load snapshots with
+ * the current migration capabilities
+ *
+ * Returns: a static text with the reason why it cannot; NULL if it can
  */
 const char *ram_reset_mapped_ram_blocker(void);
 
 /**
- * ram_reset_clear_absent: make the pages zero that the snapshot does not store
+ * ram_reset_clear_absent: clear all pages that the snapshot does not store
  *
- * To be called when RAM has been loaded.
+ * Call this when RAM has been loaded, with the BQL held.
  *
- * @bs: where the VM state is
- * @ram: the position in it of the content of RAM's first section, or -1
+ * @bs: the image with the VM state
+ * @ram: the position in it of the content of the first RAM section, in bytes;
+ *     -1 if that is unknown
  *
- * Returns: false with @errp set if these pages are not known
+ * Returns: false with @errp set if the position is unknown, or the list of
+ *     stored pages cannot be read
  */
 bool ram_reset_clear_absent(BlockDriverState *bs, int64_t ram, Error **errp);
 

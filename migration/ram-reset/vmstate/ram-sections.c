@@ -11,12 +11,12 @@
 #include "migration/ram-reset/vmstate/format.h"
 #include "migration/ram-reset/vmstate/ram-sections.h"
 
-/* Of @f in the VM state; -1 if that cannot be told */
+/* Returns the position of @f in the VM state; -1 if it is unknown */
 static int64_t file_position(QEMUFile *f)
 {
     uint8_t *buf;
 
-    /* Of a full buffer it is known how much has been read and not used */
+    /* Only of a full buffer is the number of unused bytes known */
     if (qemu_peek_buffer(f, &buf, RAM_STREAM_BUFFER, 0) != RAM_STREAM_BUFFER) {
         return -1;
     }
@@ -24,9 +24,9 @@ static int64_t file_position(QEMUFile *f)
 }
 
 /*
- * Whether nothing but RAM lies between RAM's section that ends before @from
- * and the one that begins before @to.  The switchover of a migration, which
- * means nothing here, is a command without data.
+ * Check that nothing lies between two RAM sections.  @from is the footer of the
+ * first one, @to the content of the second one.  The switchover command of a
+ * migration, which has no data, is allowed: it has no effect here.
  */
 static bool only_ram_between(BlockDriverState *bs, int64_t from,
                              int64_t to)

@@ -11,22 +11,23 @@
 #include "migration/qemu-file-types.h"
 
 /*
- * The first section has no pages, only the list of blocks.  All others can be
- * skipped at once if nothing but RAM lies between the second and the last; it
- * is found out when they are loaded, section by section.
+ * The first RAM section has the list of blocks and no pages.  All other ones
+ * can be skipped at once if nothing else lies between them.  The first load
+ * checks that, section by section.  All functions need the BQL.  Positions are
+ * in bytes.
  */
 
 /**
- * RamSections: how far they have been loaded; starts as zeroed memory
+ * RamSections: the progress of their load; starts as zeroed memory
  *
- * @f: the VM state; NULL before RAM's first section
- * @count: of the sections that have begun
- * @last: the one that is being loaded is the last one
- * @start: where in the VM state the content of the first one begins; -1 if that
- *     is not known; 0 if it has not been noted
- * @end: where in the VM state the footer of the section that was loaded last
- *     is; -1 if something else lies between the sections but the first two,
- *     or that is not known
+ * @f: the VM state; NULL before the first section
+ * @count: the number of sections that have begun
+ * @last: the current section is the last one
+ * @start: the position of the content of the first section; -1 if it is
+ *     unknown, 0 before ram_sections_note_first()
+ * @end: the position of the footer of the section that was loaded last; -1 if
+ *     it is unknown, or if something else lies between two sections, other than
+ *     the first two
  */
 typedef struct RamSections {
     QEMUFile *f;
@@ -37,33 +38,37 @@ typedef struct RamSections {
 } RamSections;
 
 /**
- * ram_sections_enter: one more section is going to be loaded or skipped
+ * ram_sections_enter: a section is about to be loaded or skipped
  *
  * @f: the VM state, at the content of the section
  */
 void ram_sections_enter(RamSections *s, QEMUFile *f);
 
 /**
- * ram_sections_note_first: the first one is going to be loaded
+ * ram_sections_note_first: note the position of the first section, before it is
+ * loaded
  */
 void ram_sections_note_first(RamSections *s);
 
 /**
- * ram_sections_note_start: it is going to be loaded
+ * ram_sections_note_start: check, before a section is loaded, that it follows
+ * the previous one
  *
- * @bs: where the VM state is
+ * @bs: the image with the VM state
  */
 void ram_sections_note_start(RamSections *s, BlockDriverState *bs);
 
 /**
- * ram_sections_note_end: it has been loaded
+ * ram_sections_note_end: note the position of the footer, after the section was
+ * loaded
  */
 void ram_sections_note_end(RamSections *s);
 
 /**
- * ram_sections_skip: from the second section on, go on with the footer at @end
+ * ram_sections_skip: move the VM state from the second section to the footer at
+ * @end
  *
- * Returns: false if there is none; nothing has changed then
+ * Returns: false if there is no footer; the position is unchanged then
  */
 bool ram_sections_skip(RamSections *s, int64_t end);
 

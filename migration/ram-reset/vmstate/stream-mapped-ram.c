@@ -1,9 +1,9 @@
 /*
  * Reading RAM blocks that were saved with migration capability mapped-ram
  *
- * Each block has a header, a bitmap of the pages that are stored, and room for
- * all of its pages; those that are not stored are zero.  The next block comes
- * behind them.  See MappedRamHeader in ram.c.
+ * Each block has a header, a bitmap of its stored pages, and room for all of
+ * its pages.  A page that is not stored is zero.  The next block follows.  See
+ * MappedRamHeader in ram.c.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #include "exec/target_page.h"
 #include "migration/ram-reset/vmstate/stream-mapped-ram.h"
 
-/* Offsets in the VM state */
+/* @bitmap and @pages are positions in the VM state; sizes are in bytes */
 typedef struct MappedBlock {
     const char *name;
     uint64_t len;
@@ -57,8 +57,8 @@ static RamStreamResult visit_block(RamStream *s, const MappedBlock *b)
     RamStreamResult res;
 
     if (!stored && b->bitmap_size) {
-        error_setg(s->errp, "there is no memory for the list of pages of block "
-                   "'%s', of %" PRIu64 " bytes", b->name, b->len);
+        error_setg(s->errp, "there is no memory for the page bitmap of block "
+                   "'%s' with %" PRIu64 " bytes", b->name, b->len);
         return RAM_STREAM_BAD;
     }
     qemu_get_buffer_at(s->f, (uint8_t *)stored, b->bitmap_size, b->bitmap);
@@ -71,7 +71,7 @@ static RamStreamResult visit_block(RamStream *s, const MappedBlock *b)
            ? visit_pages(s, b, stored) : res;
 }
 
-/* Bitmap and pages follow the header, in this order; @end is where they end */
+/* Header, bitmap and pages must come in this order; the pages end at @end */
 static bool is_in_order(const RamStream *s, const MappedBlock *b,
                         uint64_t *end)
 {
@@ -103,24 +103,25 @@ RamStreamResult ram_stream_mapped_block(RamStream *s, const char *name,
         return res;
     }
     if (version > 1) {
-        error_setg(s->errp, "mapped-ram of version %" PRIu32, version);
+        error_setg(s->errp, "mapped-ram has unknown version %" PRIu32,
+                   version);
         return RAM_STREAM_UNKNOWN;
     }
     if (size != qemu_target_page_size()) {
-        error_setg(s->errp, "the pages of RAM block '%s' have %" PRIu64
-                   " bytes in it, and %zu in this machine", name, size,
-                   qemu_target_page_size());
+        error_setg(s->errp, "pages of RAM block '%s' have %" PRIu64
+                   " bytes in the snapshot, and %zu in this machine", name,
+                   size, qemu_target_page_size());
         return RAM_STREAM_BAD;
     }
-    /* A block's head is its name, its length and this header */
+    /* The head of a block has its name, its length and this header */
     s->here += 1 + strlen(name) + sizeof(uint64_t) * (1 + s->ignore_shared) +
                MAPPED_HEADER;
-    /* Since 11.1 that of a block that is ignored */
+    /* Since 11.1 an ignored block has such a header */
     if (s->ignore_shared && !b.bitmap && !b.pages) {
         return RAM_STREAM_DONE;
     }
     if (!is_in_order(s, &b, &end)) {
-        error_setg(s->errp, "its list of RAM blocks is damaged: the pages of "
+        error_setg(s->errp, "the list of RAM blocks is damaged: the pages of "
                    "block '%s' are at offset %" PRIu64, name, b.pages);
         return RAM_STREAM_BAD;
     }

@@ -1,7 +1,5 @@
 /*
- * The walk along a saved VM state, as its two files share it
- *
- * For vmstate/stream.c; others include vmstate/stream.h.
+ * The state of a walk along a saved VM state, for vmstate/stream*.c only
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,23 +18,23 @@ typedef struct RamStream {
     char block[VMSTATE_NAME];
     uint8_t *page;
     uint32_t section;
-    uint64_t here;          /* with mapped-ram, no block comes before this */
-    bool ignore_shared;     /* the RAM blocks come with their addresses */
-    bool mapped_ram;        /* each block is followed by its pages */
-    bool finished;          /* nothing more is wanted */
+    uint64_t here;          /* with mapped-ram, the next block's lowest place */
+    bool ignore_shared;     /* the list of blocks has their addresses */
+    bool mapped_ram;        /* its pages follow each block */
+    bool finished;          /* the visitor needs no more */
     Error **errp;
 } RamStream;
 
 /*
- * A read that fails sets an error in the file.  One beyond the end need not:
- * a qcow2 image has zeros there, so nothing may loop for as long as they last.
+ * A failed read sets an error in the file.  A read beyond the end may succeed:
+ * a qcow2 image has zeros there, so no loop may wait for a byte other than 0.
  */
 static inline RamStreamResult ram_stream_check(RamStream *s)
 {
     int ret = qemu_file_get_error(s->f);
 
     if (ret) {
-        error_setg_errno(s->errp, -ret, "the VM state ends too early, or "
+        error_setg_errno(s->errp, -ret, "the VM state is truncated, or "
                          "cannot be read");
         return RAM_STREAM_BAD;
     }
@@ -46,8 +44,8 @@ static inline RamStreamResult ram_stream_check(RamStream *s)
 /**
  * ram_stream_mapped_block: visit the pages of a block
  *
- * @s: behind the name and length of the block, which the caller has read; then
- *     at the next block's name
+ * @s: behind the name and the length of the block, which the caller has read.
+ *     On success, @s is at the name of the next block.
  */
 RamStreamResult ram_stream_mapped_block(RamStream *s, const char *name,
                                         uint64_t len);

@@ -3,8 +3,8 @@
  *
  * A saved VM state is a header, the configuration, then sections.  savevm
  * writes RAM first, unless QEMU must load a device before it.  Only the
- * device's own code can tell where such a section ends, so the walk gives up
- * there.  See docs/devel/migration/main.rst.
+ * device's own code knows the length of its section, so the walk stops there.
+ * See docs/devel/migration/main.rst.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -40,7 +40,7 @@ static void stream_skip(RamStream *s, size_t len)
     }
 }
 
-/* The subsections of the configuration, all of which have a known layout */
+/* Each subsection of the configuration has a known layout */
 static RamStreamResult stream_subsection(RamStream *s)
 {
     char name[VMSTATE_NAME], capability[VMSTATE_NAME];
@@ -56,8 +56,8 @@ static RamStreamResult stream_subsection(RamStream *s)
         uint32_t count = qemu_get_be32(s->f);
 
         if (count > MIGRATION_CAPABILITY__MAX) {
-            error_setg(s->errp, "the VM state has %" PRIu32 " capabilities, "
-                       "it is damaged", count);
+            error_setg(s->errp, "the VM state is damaged: it has %" PRIu32
+                       " capabilities", count);
             return RAM_STREAM_BAD;
         }
         while (count-- && !qemu_file_get_error(s->f)) {
@@ -66,7 +66,8 @@ static RamStreamResult stream_subsection(RamStream *s)
             s->mapped_ram |= !strcmp(capability, "mapped-ram");
         }
     } else {
-        error_setg(s->errp, "the VM state has an unknown '%s'", name);
+        error_setg(s->errp, "the VM state has an unknown subsection '%s'",
+                   name);
         return RAM_STREAM_UNKNOWN;
     }
     return ram_stream_check(s);
@@ -80,7 +81,7 @@ static RamStreamResult stream_configuration(RamStream *s)
 
     qemu_get_buffer(s->f, (uint8_t *)name, MIN(len, VMSTATE_NAME - 1));
     if (len >= VMSTATE_NAME) {
-        error_setg(s->errp, "the VM state's machine type is damaged");
+        error_setg(s->errp, "the machine type in the VM state is damaged");
         return RAM_STREAM_BAD;
     }
     res = ram_stream_check(s);
@@ -108,7 +109,7 @@ static RamStreamResult stream_header(RamStream *s)
         return res;
     }
     if (magic != QEMU_VM_FILE_MAGIC || version != QEMU_VM_FILE_VERSION) {
-        error_setg(s->errp, "it is not a VM state: magic %08" PRIx32
+        error_setg(s->errp, "this is not a VM state: magic %08" PRIx32
                    ", version %" PRIu32, magic, version);
         return RAM_STREAM_BAD;
     }
@@ -137,9 +138,9 @@ static RamStreamResult stream_blocks(RamStream *s, uint64_t total)
             break;
         }
         if (!name[0] || len > total) {
-            error_setg(s->errp, "its list of RAM blocks is damaged: block "
-                       "'%s' with %" PRIu64 " of %" PRIu64 " bytes", name,
-                       len, total);
+            error_setg(s->errp, "the list of RAM blocks is damaged: block "
+                       "'%s' has %" PRIu64 " of %" PRIu64 " bytes", name, len,
+                       total);
             return RAM_STREAM_BAD;
         }
         total -= len;
@@ -200,7 +201,7 @@ static RamStreamResult stream_ram(RamStream *s)
         case RAM_SAVE_FLAG_ZERO:
         case RAM_SAVE_FLAG_PAGE:
             if (!s->visitor->pages) {
-                error_setg(s->errp, "pages come before the RAM blocks");
+                error_setg(s->errp, "pages come before the list of RAM blocks");
                 return RAM_STREAM_BAD;
             }
             res = stream_page(s, offset, flags & RAM_SAVE_FLAG_ZERO,
@@ -211,7 +212,7 @@ static RamStreamResult stream_ram(RamStream *s)
         case RAM_SAVE_FLAG_EOS:
             return RAM_STREAM_DONE;
         default:
-            error_setg(s->errp, "RAM record with flags 0x%x", flags);
+            error_setg(s->errp, "a RAM record has unknown flags 0x%x", flags);
             return RAM_STREAM_UNKNOWN;
         }
     }
@@ -230,12 +231,14 @@ static RamStreamResult stream_section(RamStream *s, uint8_t type)
         qemu_get_be32(s->f);
         qemu_get_be32(s->f);
         if (strcmp(name, "ram")) {
-            error_setg(s->errp, "section '%s' is in the way", name);
+            error_setg(s->errp, "section '%s' comes before the end of RAM",
+                       name);
             return RAM_STREAM_UNKNOWN;
         }
         s->section = section;
     } else if (section != s->section) {
-        error_setg(s->errp, "section %" PRIu32 " is in the way", section);
+        error_setg(s->errp, "section %" PRIu32 " comes before the end of "
+                   "RAM", section);
         return RAM_STREAM_UNKNOWN;
     }
     res = stream_ram(s);
@@ -246,7 +249,7 @@ static RamStreamResult stream_section(RamStream *s, uint8_t type)
         qemu_get_be32(s->f);
         res = ram_stream_check(s);
         if (res == RAM_STREAM_DONE && mark != QEMU_VM_SECTION_FOOTER) {
-            error_setg(s->errp, "RAM section without a footer");
+            error_setg(s->errp, "a RAM section has no footer");
             return RAM_STREAM_BAD;
         }
     }
@@ -323,7 +326,7 @@ RamStreamResult ram_stream_walk_section(QEMUFile *f, int64_t at,
     qemu_set_offset(f, at, SEEK_SET);
     res = stream_ram(&s);
     if (res == RAM_STREAM_DONE && !s.finished) {
-        error_setg(errp, "RAM's section goes on elsewhere");
+        error_setg(errp, "the RAM section does not have all of RAM");
         return RAM_STREAM_UNKNOWN;
     }
     return res;

@@ -10,21 +10,22 @@
 #include "migration/ram-reset/vmstate/format.h"
 
 /**
- * RamStreamVisitor: what to do with the parts of a stream
+ * RamStreamVisitor: the methods that a walk calls, in the order of the stream
  *
- * Each method returns false with @errp set to stop the walk.  Names are
- * RAM block names, lengths and offsets are in bytes.
+ * A method returns false with @errp set to stop the walk.  Names are RAM block
+ * names; lengths and offsets are in bytes.
  *
- * @configuration: the machine type that was saved, and whether migration
- *     capabilities x-ignore-shared and mapped-ram were on.  Very old machine
- *     types do not save it.  May be NULL.
- * @block: a RAM block of the snapshot, with its used_length.  May be NULL.
- * @pages: target pages in a row.  @data holds their @len bytes, or is NULL if
- *     they are zero.  NULL to stop, with success, before the first page.
- *     With migration capability mapped-ram, a block's pages are visited before
- *     the next block.
- * @stored: a RAM block of a snapshot with mapped-ram, with its used_length, and
- *     a bit per target page that is set if the page is stored.  May be NULL.
+ * @configuration: called with the saved machine type, and the saved values of
+ *     migration capabilities x-ignore-shared and mapped-ram.  Very old machine
+ *     types do not save a configuration.  May be NULL.
+ * @block: called with each RAM block and its used_length.  May be NULL.
+ * @pages: called with consecutive target pages.  @data holds their @len bytes,
+ *     or is NULL if the pages are zero.  With migration capability mapped-ram,
+ *     the pages of a block are visited before the next block.  If this method
+ *     is NULL, the walk succeeds before the first page.
+ * @stored: called with each RAM block of a snapshot with mapped-ram, and a
+ *     bitmap with a bit per target page, set if the page is stored.  May be
+ *     NULL.
  */
 typedef struct RamStreamVisitor {
     bool (*configuration)(void *opaque, const char *machine,
@@ -38,35 +39,36 @@ typedef struct RamStreamVisitor {
 
 typedef enum RamStreamResult {
     RAM_STREAM_DONE,
-    /* A method returned false; @errp is what it set */
+    /* A method returned false and has set @errp */
     RAM_STREAM_STOPPED,
-    /* This is no VM state, or it is damaged; @errp says what is wrong */
+    /* This is no VM state, or the VM state is damaged; @errp has the reason */
     RAM_STREAM_BAD,
-    /* Something that only a load can read comes first; @errp names it */
+    /* A section comes first that only a load can read; @errp names it */
     RAM_STREAM_UNKNOWN,
 } RamStreamResult;
 
 /**
- * ram_stream_open: the VM state in @bs, for reading
+ * ram_stream_open: open the VM state in @bs for reading; with the BQL held
  *
- * Returns: a file at its first byte; close it with qemu_fclose()
+ * Returns: a file at the first byte; the caller closes it with qemu_fclose()
  */
 QEMUFile *ram_stream_open(BlockDriverState *bs);
 
 /**
- * ram_stream_walk: visit RAM's sections
+ * ram_stream_walk: visit all RAM sections
  *
- * @f: a saved VM state, from its first byte; read to somewhere behind RAM
+ * @f: a saved VM state, at its first byte; its position is undefined afterwards
  */
 RamStreamResult ram_stream_walk(QEMUFile *f, const RamStreamVisitor *visitor,
                                 void *opaque, Error **errp);
 
 /**
- * ram_stream_walk_section: visit a single section of RAM, with mapped-ram the
- * one that has all of it
+ * ram_stream_walk_section: visit a single RAM section
  *
- * @f: a VM state that was saved with the migration capabilities of now
- * @at: where the content of the section begins
+ * The section must have all of RAM, as the first one has with mapped-ram.
+ *
+ * @f: a VM state that was saved with the current migration capabilities
+ * @at: the position in @f of the content of the section, in bytes
  */
 RamStreamResult ram_stream_walk_section(QEMUFile *f, int64_t at,
                                         const RamStreamVisitor *visitor,

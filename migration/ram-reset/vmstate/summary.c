@@ -1,5 +1,5 @@
 /*
- * What a saved VM state says of itself, read without loading it
+ * The summary of a saved VM state, which is read without loading it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -25,9 +25,9 @@ void ram_reset_summary_free(RamResetSummary *summary)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(RamResetSummary, ram_reset_summary_free)
 
-static bool add_configuration(void *opaque, const char *machine,
-                              bool ignore_shared, bool mapped_ram,
-                              Error **errp)
+static bool summary_add_configuration(void *opaque, const char *machine,
+                                      bool ignore_shared, bool mapped_ram,
+                                      Error **errp)
 {
     RamResetSummary *summary = opaque;
 
@@ -37,8 +37,8 @@ static bool add_configuration(void *opaque, const char *machine,
     return true;
 }
 
-static bool add_block(void *opaque, const char *name, uint64_t len,
-                      Error **errp)
+static bool summary_add_block(void *opaque, const char *name, uint64_t len,
+                              Error **errp)
 {
     RamResetSummary *summary = opaque;
 
@@ -48,8 +48,8 @@ static bool add_block(void *opaque, const char *name, uint64_t len,
 }
 
 /*
- * A second, read-only image over the same file shows the VM state of a
- * snapshot that is not the current one.  NULL if that is not possible.
+ * A second, read-only image over the same file shows the VM state of a snapshot
+ * that is not the current one.  Returns NULL if the format cannot do that.
  */
 static BlockDriverState *open_snapshot(BlockDriverState *bs,
                                        const QEMUSnapshotInfo *sn)
@@ -70,7 +70,7 @@ static BlockDriverState *open_snapshot(BlockDriverState *bs,
     qdict_put_str(options, "file", bdrv_get_node_name(file));
     qdict_put_null(options, "backing");
     qdict_put_str(options, BDRV_OPT_READ_ONLY, "on");
-    /* Inactive: the image is somebody else's to write */
+    /* Inactive: @bs may write to the file at the same time */
     image = bdrv_open(NULL, NULL, options, BDRV_O_INACTIVE, NULL);
     if (image && bdrv_snapshot_load_tmp(image, sn->id_str, sn->name,
                                         NULL) < 0) {
@@ -80,8 +80,8 @@ static BlockDriverState *open_snapshot(BlockDriverState *bs,
     return image;
 }
 
-static bool add_sample(GChecksum *sha, BlockDriverState *image, int64_t at,
-                       int64_t len)
+static bool checksum_add(GChecksum *sha, BlockDriverState *image, int64_t at,
+                         int64_t len)
 {
     g_autofree uint8_t *buf = g_malloc(len);
 
@@ -93,8 +93,8 @@ static bool add_sample(GChecksum *sha, BlockDriverState *image, int64_t at,
 }
 
 /*
- * Of the VM state of @image, which has @size bytes by what the image says;
- * NULL if it cannot be read
+ * Returns the checksum of samples of a VM state of @size bytes; NULL if it
+ * cannot be read.  The image, which may be damaged, has @size.
  */
 static char *checksum_samples(BlockDriverState *image, uint64_t size)
 {
@@ -104,15 +104,15 @@ static char *checksum_samples(BlockDriverState *image, uint64_t size)
     if (size > INT64_MAX) {
         return NULL;
     }
-    if (!add_sample(sha, image, 0, len) ||
-        !add_sample(sha, image, size - end, end)) {
+    if (!checksum_add(sha, image, 0, len) ||
+        !checksum_add(sha, image, size - end, end)) {
         return NULL;
     }
     for (uint64_t i = 1, at = size / (SUMMARY_NR_SAMPLES + 1);
          i <= SUMMARY_NR_SAMPLES && size > SUMMARY_BEGINNING + VMSTATE_END;
          i++) {
-        if (!add_sample(sha, image, at * i,
-                        MIN(SUMMARY_SAMPLE, size - at * i))) {
+        if (!checksum_add(sha, image, at * i,
+                          MIN(SUMMARY_SAMPLE, size - at * i))) {
             return NULL;
         }
     }
@@ -124,8 +124,8 @@ RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
                                         bool with_checksum, Error **errp)
 {
     static const RamStreamVisitor visitor = {
-        .configuration = add_configuration,
-        .block = add_block,
+        .configuration = summary_add_configuration,
+        .block = summary_add_block,
     };
     BlockDriverState *image = open_snapshot(bs, sn);
     g_autoptr(RamResetSummary) summary = g_new0(RamResetSummary, 1);

@@ -1,5 +1,5 @@
 /*
- * What a saved VM state says of itself, read without loading it
+ * The summary of a saved VM state, which is read without loading it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,17 +10,17 @@
 #include "block/snapshot.h"
 
 /**
- * RamResetSummary: what the VM state of a snapshot begins with
+ * RamResetSummary: the header of a VM state, its CPUs and its checksum
  *
- * @known: @machine, the capabilities and @blocks are what it says; otherwise
- *     the format of the image or of the VM state does not allow to look
- * @machine: the machine type; NULL if the VM state does not say
+ * @known: @machine, the capabilities and @blocks have been read; false if the
+ *     format of the image or of the VM state cannot be read without a load
+ * @machine: the machine type; NULL if the VM state has none
  * @ignore_shared: migration capability x-ignore-shared was on
  * @mapped_ram: migration capability mapped-ram was on
  * @blocks: name of a RAM block -> its uint64_t length in bytes
- * @cpus: the cpu_index of each CPU, a uint32_t; NULL if that is not known
- * @checksum: of samples of the VM state; NULL if it was not asked for, or
- *     the VM state cannot be read
+ * @cpus: the cpu_index of each CPU, a uint32_t; NULL if it is unknown
+ * @checksum: the checksum of samples of the VM state; NULL if the caller did
+ *     not ask for it, or the VM state cannot be read
  */
 typedef struct RamResetSummary {
     bool known;
@@ -32,14 +32,15 @@ typedef struct RamResetSummary {
 } RamResetSummary;
 
 /**
- * ram_reset_summary_read: look into the VM state of @sn
+ * ram_reset_summary_read: read the summary of the VM state of @sn
  *
- * @bs: where the VM state is; the snapshot need not be the current one
- * @with_checksum: read the samples, too, which takes some more reads
+ * @bs: the image with the VM state; the snapshot need not be the current one
+ * @with_checksum: read samples for the checksum, too
  *
- * Reads by an image of its own, so nothing changes.
+ * Reads through a second image and does not change @bs.  With the BQL held.
  *
- * Returns: NULL with @errp set if it is no VM state
+ * Returns: a summary, freed by the caller; NULL with @errp set if there is no
+ *     VM state, or it is damaged
  */
 RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
                                         const QEMUSnapshotInfo *sn,

@@ -1,5 +1,5 @@
 /*
- * The description that a saved VM state ends with
+ * The description at the end of a saved VM state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 #include "migration/ram-reset/vmstate/format.h"
 #include "migration/ram-reset/vmstate/vmdesc.h"
 
-/* The JSON that is left to be read, with a 0 at @end, and the nodes */
+/* The unread JSON from @at to @end, where a 0 is, and the nodes */
 typedef struct Text {
     char *at, *end;
     unsigned depth;
@@ -18,7 +18,7 @@ typedef struct Text {
     size_t used, most;
 } Text;
 
-/* Where the next one of each list of an object is to be put */
+/* The ends of the two lists of an object */
 typedef struct Lists {
     VMDesc **fields, **subsections;
 } Lists;
@@ -50,7 +50,7 @@ const char *vmdesc_find(const uint8_t *buf, size_t len)
     return NULL;
 }
 
-/* NULL if there are more objects than a text of this length can have */
+/* Returns NULL if a text of this length cannot have so many objects */
 static VMDesc *vmdesc_new(Text *t)
 {
     VMDesc *d = t->used < t->most ? &t->nodes[t->used++] : NULL;
@@ -61,8 +61,8 @@ static VMDesc *vmdesc_new(Text *t)
     return d;
 }
 
-/* Whether @c comes next; it has been read then */
-static bool take(Text *t, char c)
+/* Read @c if it comes next, or return false */
+static bool text_accept(Text *t, char c)
 {
     while (t->at < t->end && g_ascii_isspace(*t->at)) {
         t->at++;
@@ -75,14 +75,13 @@ static bool take(Text *t, char c)
 }
 
 /*
- * It gets a 0 in place of its second quote.  Names have nothing that has to be
- * escaped; what has is left as it is.
+ * A 0 replaces the second quote.  Escapes are not resolved: names have none.
  */
-static const char *take_string(Text *t)
+static const char *read_string(Text *t)
 {
     char *start, *p;
 
-    if (!take(t, '"')) {
+    if (!text_accept(t, '"')) {
         return NULL;
     }
     start = t->at;
@@ -97,97 +96,97 @@ static const char *take_string(Text *t)
     return start;
 }
 
-static bool take_number(Text *t, int64_t *number)
+static bool read_number(Text *t, int64_t *number)
 {
     const char *end;
 
-    if (!take(t, ':') || qemu_strtoi64(t->at, &end, 10, number)) {
+    if (!text_accept(t, ':') || qemu_strtoi64(t->at, &end, 10, number)) {
         return false;
     }
     t->at = (char *)end;
     return true;
 }
 
-static bool take_text(Text *t, const char **text)
+static bool read_text(Text *t, const char **text)
 {
-    *text = take(t, ':') ? take_string(t) : NULL;
+    *text = text_accept(t, ':') ? read_string(t) : NULL;
     return *text;
 }
 
-static VMDesc *take_object(Text *t);
+static VMDesc *read_object(Text *t);
 
-/* Behind @end, which moves to the end of the list */
-static bool take_list(Text *t, VMDesc ***end)
+/* Append the objects of a list at @end, and move @end to the end of the list */
+static bool read_list(Text *t, VMDesc ***end)
 {
-    if (!take(t, ':') || !take(t, '[')) {
+    if (!text_accept(t, ':') || !text_accept(t, '[')) {
         return false;
     }
-    if (take(t, ']')) {
+    if (text_accept(t, ']')) {
         return true;
     }
     do {
-        VMDesc *d = take_object(t);
+        VMDesc *d = read_object(t);
 
         if (!d) {
             return false;
         }
         **end = d;
         *end = &d->next;
-    } while (take(t, ','));
-    return take(t, ']');
+    } while (text_accept(t, ','));
+    return text_accept(t, ']');
 }
 
-static bool take_inside(Text *t, const VMDesc **inside)
+static bool read_inside(Text *t, const VMDesc **inside)
 {
-    *inside = take(t, ':') ? take_object(t) : NULL;
+    *inside = text_accept(t, ':') ? read_object(t) : NULL;
     return *inside;
 }
 
-/* What is not needed: a string, a number, or an object of what is known */
-static bool take_other(Text *t)
+/* Skip a member with another name: a string, a number, or an object */
+static bool skip_member(Text *t)
 {
     const VMDesc *d;
     const char *text;
     int64_t number;
     Text before = *t;
 
-    if (take_text(t, &text)) {
+    if (read_text(t, &text)) {
         return true;
     }
     *t = before;
-    if (take_number(t, &number)) {
+    if (read_number(t, &number)) {
         return true;
     }
     *t = before;
-    return take_inside(t, &d);
+    return read_inside(t, &d);
 }
 
-static bool take_member(Text *t, VMDesc *d, Lists *lists)
+static bool read_member(Text *t, VMDesc *d, Lists *lists)
 {
-    const char *key = take_string(t);
+    const char *key = read_string(t);
 
     if (!key) {
         return false;
     } else if (!strcmp(key, "name")) {
-        return take_text(t, &d->name);
+        return read_text(t, &d->name);
     } else if (!strcmp(key, "vmsd_name")) {
-        return take_text(t, &d->vmsd);
+        return read_text(t, &d->vmsd);
     } else if (!strcmp(key, "instance_id")) {
-        return take_number(t, &d->instance);
+        return read_number(t, &d->instance);
     } else if (!strcmp(key, "size")) {
-        return take_number(t, &d->size);
+        return read_number(t, &d->size);
     } else if (!strcmp(key, "array_len")) {
-        return take_number(t, &d->len);
+        return read_number(t, &d->len);
     } else if (!strcmp(key, "index")) {
-        return take_number(t, &d->index);
+        return read_number(t, &d->index);
     } else if (!strcmp(key, "struct")) {
-        return take_inside(t, &d->inside);
+        return read_inside(t, &d->inside);
     } else if (!strcmp(key, "fields") || !strcmp(key, "devices")) {
-        return take_list(t, &lists->fields);
+        return read_list(t, &lists->fields);
     } else if (!strcmp(key, "subsections")) {
-        return take_list(t, &lists->subsections);
+        return read_list(t, &lists->subsections);
     }
-    return take_other(t);
+    return skip_member(t);
 }
 
 static int64_t field_size(const VMDesc *field)
@@ -222,22 +221,22 @@ static int64_t content_size(const VMDesc *d)
     return size;
 }
 
-static VMDesc *take_object(Text *t)
+static VMDesc *read_object(Text *t)
 {
     VMDesc *d = t->depth < VMDESC_MAX_DEPTH ? vmdesc_new(t) : NULL;
     Lists lists;
-    bool ok = d && take(t, '{');
+    bool ok = d && text_accept(t, '{');
 
     if (!ok) {
         return NULL;
     }
     lists = (Lists) { &d->fields, &d->subsections };
     t->depth++;
-    if (!take(t, '}')) {
+    if (!text_accept(t, '}')) {
         do {
-            ok = take_member(t, d, &lists);
-        } while (ok && take(t, ','));
-        ok = ok && take(t, '}');
+            ok = read_member(t, d, &lists);
+        } while (ok && text_accept(t, ','));
+        ok = ok && text_accept(t, '}');
     }
     t->depth--;
     d->content = content_size(d);
@@ -274,7 +273,7 @@ VMDescription *vmdesc_parse(const char *text, size_t len)
     t.at = all->text;
     t.end = all->text + len;
     t.nodes = all->nodes;
-    d = take_object(&t);
+    d = read_object(&t);
     if (!d || t.at != t.end) {
         return NULL;
     }

@@ -1,5 +1,5 @@
 /*
- * The description that a saved VM state ends with
+ * The description at the end of a saved VM state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,20 +10,20 @@
 /**
  * VMDesc: a section of a device, a field of it, or a structure in it
  *
- * @name: of a section its name, of a field that of the device's code; NULL of
- *     the structure in a field
- * @vmsd: the name of the VMStateDescription that @fields are of; NULL without
- * @instance: of a section
- * @size: of a field in bytes, with its structure, but of one of an array that
- *     has an element described for all
- * @len: of that array; 1 of other fields
- * @index: in an array of which each element is described; -1 of other fields
- * @content: bytes that @fields and @subsections take in the VM state; -1 if
- *     that is more than there can be
- * @inside: what a field that is a structure has; else NULL
- * @fields: the first one; they are in the order of the VM state
- * @subsections: the first one; they come after fields
- * @next: of the list that this is in
+ * @name: the name of a section or a field; NULL for the structure in a field
+ * @vmsd: the name of the VMStateDescription with @fields; NULL if there is none
+ * @instance: the instance of a section
+ * @size: the size of a field in bytes, with its structure; the size of one
+ *     element if the description of an array has one element for all
+ * @len: the length of such an array; 1 for other fields
+ * @index: the index of an element if each element of an array is described; -1
+ *     for other fields
+ * @content: the size of all @fields and @subsections in the VM state, in bytes;
+ *     -1 if it is beyond a limit
+ * @inside: the structure of a field; NULL if the field is no structure
+ * @fields: the first field, in the order of the VM state
+ * @subsections: the first subsection; all of them follow the fields
+ * @next: the next element of the same list
  */
 typedef struct VMDesc VMDesc;
 struct VMDesc {
@@ -34,11 +34,11 @@ struct VMDesc {
 };
 
 /**
- * VMDescription: the whole description
+ * VMDescription: the description of a VM state
  *
- * @devices: the first section; they are in the order of the VM state
+ * @devices: the first section, in the order of the VM state
  * @cpus: the cpu_index of each CPU, a uint32_t
- * @text, @nodes: memory of @devices
+ * @text, @nodes: the memory that @devices points to
  */
 typedef struct VMDescription {
     const VMDesc *devices;
@@ -48,36 +48,36 @@ typedef struct VMDescription {
 } VMDescription;
 
 /**
- * vmdesc_find: the text of the description
+ * vmdesc_find: find the text of the description
  *
- * @buf: @len bytes that the VM state ends with
+ * @buf: the last @len bytes of the VM state
  *
- * A guest cannot make another text be found.  QEMU writes the description
- * last, and all bytes of it are printable ASCII.  So the text begins behind
- * the last byte that is not, or up to four bytes later, as its length is in
- * front of it; and these bytes, too, are QEMU's.
+ * A guest cannot make this function find another text.  QEMU writes the
+ * description last, and each byte of it is printable ASCII.  The text begins
+ * behind the last byte that is not printable, or up to four bytes later, since
+ * its length is in front of it.  A guest chooses none of these bytes.
  *
- * Returns: where in @buf it begins; it goes on to the end.  NULL if there is
- *     none.
+ * Returns: the place in @buf where the text begins, which goes on to the end;
+ *     NULL if there is no description
  */
 const char *vmdesc_find(const uint8_t *buf, size_t len);
 
 /**
- * vmdesc_parse: read the text of a description, @len bytes
+ * vmdesc_parse: parse the text of a description, @len bytes
  *
- * QEMU's own parser refuses objects that have a member twice, as a field that
- * is a list has.  Here lists of such members are joined.
+ * A field that is a list has a member twice.  QEMU's own parser refuses that;
+ * this one joins the lists of such members.
  *
- * Time is linear in @len, and memory at most five times @len.
+ * Takes time in proportion to @len, and memory of at most five times @len.
  *
- * Returns: to be freed; NULL if it cannot be read
+ * Returns: a description, freed by the caller; NULL if the text is damaged
  */
 VMDescription *vmdesc_parse(const char *text, size_t len);
 
 void vmdesc_free(VMDescription *description);
 
 /**
- * vmdesc_head_size: what a subsection begins with, before its fields
+ * vmdesc_head_size: the size of a subsection in front of its fields, in bytes
  */
 int64_t vmdesc_head_size(const VMDesc *subsection);
 

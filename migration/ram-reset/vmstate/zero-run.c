@@ -17,21 +17,20 @@
 #include "migration/ram-reset/vmstate/zero-run.h"
 
 /*
- * An empty 8 GiB guest is two million records of 9 bytes.  Read one by one,
- * and from the disk by the 32 KiB that a QEMUFile has room for, they take
- * longer than anything else in a load.  We read a short run from the QEMUFile;
- * where one goes on, we read the VM state in large pieces past the QEMUFile,
- * and then set the QEMUFile to where the run has ended.
+ * The VM state of an empty 8 GiB guest has two million records of 9 bytes.  To
+ * read them one by one, and from the disk in 32 KiB pieces as a QEMUFile does,
+ * takes longer than the rest of a load.  This code reads a short run from the
+ * QEMUFile.  It reads a long run in large pieces past the QEMUFile, and then
+ * sets the QEMUFile to the end of the run.
  */
 
 /*
- * Reading in pieces discards what the QEMUFile has, and reads past the end of
- * the run, so the run has to be a long one: then we read no more than twice of
- * it.
+ * Reading in pieces discards the buffer of the QEMUFile, and reads past the end
+ * of the run.  With a run of this length, at most twice the run is read.
  */
 #define LONG_RUN (2 * RAM_STREAM_BUFFER / ZERO_RECORD)
 
-/* How many bytes to ask for at once, so that short runs do not ask for much */
+/* Bytes of RAM per query; a short run must not cost a query of all RAM */
 #define KNOWN_AHEAD (16 * MiB)
 
 typedef struct ZeroRun {
@@ -48,8 +47,8 @@ static bool next_is_known(ZeroRun *run)
     return run->next < run->known_end && run->next < run->rb->used_length;
 }
 
-/* How many of @len bytes at @buf are records that continue the run */
-static size_t take_records(ZeroRun *run, const uint8_t *buf, size_t len)
+/* Returns the number of bytes at @buf that are records of this run */
+static size_t consume_records(ZeroRun *run, const uint8_t *buf, size_t len)
 {
     size_t done = 0;
 
@@ -62,17 +61,17 @@ static size_t take_records(ZeroRun *run, const uint8_t *buf, size_t len)
     return done;
 }
 
-/* Returns whether the run may go on */
-static bool take_from_file(ZeroRun *run, QEMUFile *f)
+/* Returns false if the run has ended */
+static bool consume_from_file(ZeroRun *run, QEMUFile *f)
 {
     uint8_t *buf;
     unsigned i;
 
-    /* RAM's section ends with more bytes than a record has: no end of file */
+    /* The end of a RAM section is longer than a record: no read past the end */
     for (i = 0; i < LONG_RUN; i++) {
         size_t len = qemu_peek_buffer(f, &buf, ZERO_RECORD, 0);
 
-        if (!take_records(run, buf, len)) {
+        if (!consume_records(run, buf, len)) {
             return false;
         }
         qemu_file_skip(f, ZERO_RECORD);
@@ -81,11 +80,11 @@ static bool take_from_file(ZeroRun *run, QEMUFile *f)
 }
 
 /*
- * @pos: where the run goes on; @known: the first @len bytes that must be
- * there.  Returns where the run has ended, or -1 if it cannot be read.
+ * @pos is the position of the next record; its first @len bytes must be @known.
+ * Returns the position of the end of the run, or -1 if it cannot be read.
  */
-static int64_t take_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
-                           const uint8_t *known, size_t len)
+static int64_t consume_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
+                              const uint8_t *known, size_t len)
 {
     g_autofree uint8_t *piece = g_malloc(ZERO_LAST_PIECE);
     size_t done, size;
@@ -96,7 +95,7 @@ static int64_t take_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
             return -1;
         }
         len = 0;
-        done = take_records(run, piece, size);
+        done = consume_records(run, piece, size);
         pos += done;
         if (size - done >= ZERO_RECORD) {
             return pos;
@@ -104,24 +103,24 @@ static int64_t take_pieces(ZeroRun *run, BlockDriverState *bs, int64_t pos,
     }
 }
 
-static void take_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
+static void consume_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
 {
     size_t done, rest;
     uint8_t *buf;
     int64_t pos = -1;
 
-    /* Of a full buffer it is known how much has been read and not used */
+    /* Only of a full buffer is the number of unused bytes known */
     if (qemu_peek_buffer(f, &buf, RAM_STREAM_BUFFER, 0) != RAM_STREAM_BUFFER) {
         return;
     }
-    done = take_records(run, buf, RAM_STREAM_BUFFER);
+    done = consume_records(run, buf, RAM_STREAM_BUFFER);
     rest = RAM_STREAM_BUFFER - done;
     if (rest < ZERO_RECORD) {
         uint64_t here = run->next;
 
-        /* The rest is part of the next address, which is nowhere else */
-        pos = take_pieces(run, bs, qemu_get_offset(f) - rest, buf + done,
-                          rest);
+        /* The rest is the first part of the next record */
+        pos = consume_pieces(run, bs, qemu_get_offset(f) - rest, buf + done,
+                             rest);
         if (pos < 0) {
             run->next = here;
         }
@@ -133,7 +132,7 @@ static void take_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
     }
 }
 
-void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
+void ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
 {
     MigrationIncomingState *mis = migration_incoming_get_current();
     size_t page_size = qemu_target_page_size();
@@ -146,8 +145,8 @@ void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
     };
     uint64_t pages;
 
-    if (take_from_file(&run, f)) {
-        take_past_file(&run, f, bs);
+    if (consume_from_file(&run, f)) {
+        consume_past_file(&run, f, bs);
     }
     pages = (run.next - start) / page_size;
     if (pages) {

@@ -12,16 +12,17 @@
 #include "migration/qemu-file-types.h"
 
 /**
- * ram_reset_take_zeros: consume the zero records that follow
+ * ram_reset_consume_zeros: consume a run of zero records
  *
  * @f: the VM state that is being loaded, just behind a zero record
- * @bs: where it is
+ * @bs: the image with the VM state
  * @addr: the address in that record
  *
- * Consumes as many records as are for one page after the other, each known to
- * be zero, and leaves @f behind the last of them.  On a read error, @f stays
- * where whoever reads it next gets the same error.
+ * A run has one record per page, in order, and each page is known to be zero.
+ * Leaves @f behind the last record of the run.  After a read error, the next
+ * reader of @f gets the same error.  With the BQL held.
  */
-void ram_reset_take_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr);
+void ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs,
+                             ram_addr_t addr);
 
 #endif
