@@ -1,5 +1,5 @@
 /*
- * Whether devices hold what a snapshot has
+ * Verify that devices have the state of a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,7 +12,7 @@
 #include "migration/ram-reset/verify/save-devices.h"
 #include "system/ram-reset/trace.h"
 
-/* Where two descriptions, and what they describe, are compared */
+/* Two descriptions and their data: 0 of the snapshot, 1 of the machine */
 typedef struct Pair {
     const VMDesc *desc[2];
     const uint8_t *data[2];
@@ -20,20 +20,22 @@ typedef struct Pair {
 
 typedef struct Comparison {
     const DeviceSection *section;
-    GString *path;              /* of fields */
-    unsigned count;             /* of differences */
+    GString *path;              /* names of nested fields */
+    unsigned count;             /* number of differences */
     Error **errp;
 } Comparison;
 
-static void differs(Comparison *c, const char *what)
+static void report_difference(Comparison *c, const char *what)
 {
     const DeviceSection *s = c->section;
 
-    trace_ram_reset_device_differs(s->desc->name, s->instance, c->path->str, what);
+    trace_ram_reset_device_differs(s->desc->name, s->instance, c->path->str,
+                                   what);
     if (!c->count++) {
         error_setg(c->errp, "devices are not what the snapshot has: section "
                    "'%s', instance %" PRIu32 "%s%s: %s", s->desc->name,
-                   s->instance, c->path->len ? ", field " : "", c->path->str, what);
+                   s->instance, c->path->len ? ", field " : "", c->path->str,
+                   what);
     }
 }
 
@@ -48,7 +50,7 @@ static void compare_bytes(Comparison *c, const char *vmsd, const char *field,
                 "byte %" PRId64 " of %" PRId64 " is 0x%02x, should be 0x%02x",
                 i, size, b[i], a[i]);
 
-            differs(c, text);
+            report_difference(c, text);
             return;
         }
     }
@@ -56,8 +58,8 @@ static void compare_bytes(Comparison *c, const char *vmsd, const char *field,
 
 static bool compare_fields(Comparison *c, Pair *p);
 
-/* Structures in a list have something between them, which has no name */
-static bool is_described(const VMDesc *field)
+/* False for a list: unnamed bytes lie between its structures */
+static bool field_is_described(const VMDesc *field)
 {
     return field->inside && field->inside->content == field->size;
 }
@@ -71,7 +73,7 @@ static void compare_element(Comparison *c, Pair *p, const VMDesc *a,
         !memcmp(p->data[0], p->data[1], a->size)) {
         return;
     }
-    if (is_described(a) && is_described(b)) {
+    if (field_is_described(a) && field_is_described(b)) {
         Pair inside = { { a->inside, b->inside },
                         { p->data[0], p->data[1] } };
 
@@ -79,7 +81,7 @@ static void compare_element(Comparison *c, Pair *p, const VMDesc *a,
     } else if (a->size == b->size) {
         compare_bytes(c, vmsd, a->name, p->data[0], p->data[1], a->size);
     } else if (!ram_reset_may_differ(vmsd, a->name, 0, 0xff)) {
-        differs(c, "it has another size");
+        report_difference(c, "it has another size");
     }
 }
 
@@ -101,9 +103,9 @@ static void compare_field(Comparison *c, Pair *p, const VMDesc *a,
     }
 }
 
-/* The subsection *@next of @side is the next one to be compared */
-static const VMDesc *take_subsection(Pair *p, Pair *sub, unsigned side,
-                                     const VMDesc **next)
+/* Move @p behind the subsection *@next of @side, and return it in @sub */
+static const VMDesc *fetch_subsection(Pair *p, Pair *sub, unsigned side,
+                                      const VMDesc **next)
 {
     const VMDesc *d = *next;
 
@@ -114,12 +116,12 @@ static const VMDesc *take_subsection(Pair *p, Pair *sub, unsigned side,
     return d;
 }
 
-/* One that only @side has */
-static bool lone_subsection(Comparison *c, Pair *p, unsigned side,
-                            const VMDesc **next)
+/* Only @side has the subsection; returns false if that is a difference */
+static bool compare_lone_subsection(Comparison *c, Pair *p, unsigned side,
+                                    const VMDesc **next)
 {
     Pair sub;
-    const VMDesc *d = take_subsection(p, &sub, side, next);
+    const VMDesc *d = fetch_subsection(p, &sub, side, next);
     g_autofree char *text = NULL;
 
     if (ram_reset_may_differ(d->vmsd, NULL, 0, 0xff)) {
@@ -127,7 +129,7 @@ static bool lone_subsection(Comparison *c, Pair *p, unsigned side,
     }
     text = g_strdup_printf("subsection '%s' %s", d->vmsd ?: "",
                            side ? "should not be there" : "is missing");
-    differs(c, text);
+    report_difference(c, text);
     return false;
 }
 
@@ -150,23 +152,23 @@ static bool compare_subsections(Comparison *c, Pair *p)
         Pair sub;
 
         if (one && !has_subsection(two, one->vmsd)) {
-            if (!lone_subsection(c, p, 0, &one)) {
+            if (!compare_lone_subsection(c, p, 0, &one)) {
                 return false;
             }
         } else if (!one || g_strcmp0(one->vmsd, two->vmsd)) {
-            if (!lone_subsection(c, p, 1, &two)) {
+            if (!compare_lone_subsection(c, p, 1, &two)) {
                 return false;
             }
         } else {
-            take_subsection(p, &sub, 0, &one);
-            take_subsection(p, &sub, 1, &two);
+            fetch_subsection(p, &sub, 0, &one);
+            fetch_subsection(p, &sub, 1, &two);
             compare_fields(c, &sub);
         }
     }
     return true;
 }
 
-/* False if what follows cannot be compared any more */
+/* Returns false if a difference prevents the comparison of the rest */
 static bool compare_fields(Comparison *c, Pair *p)
 {
     const VMDesc *one = p->desc[0]->fields, *two = p->desc[1]->fields;
@@ -174,7 +176,7 @@ static bool compare_fields(Comparison *c, Pair *p)
     for (; one || two; one = one->next, two = two->next) {
         if (!one || !two || g_strcmp0(one->name, two->name) ||
             one->index != two->index || one->len != two->len) {
-            differs(c, "it has other fields");
+            report_difference(c, "it has other fields");
             return false;
         }
         compare_field(c, p, one, two);
@@ -188,7 +190,7 @@ static void compare_section(const DeviceSection *a, const DeviceSection *b,
     Pair p = { { a->desc, b->desc }, { a->data, b->data } };
 
     if (a->version != b->version) {
-        differs(c, "it has another version");
+        report_difference(c, "it has another version");
     } else if (a->len != b->len || memcmp(a->data, b->data, a->len)) {
         compare_fields(c, &p);
     }
@@ -204,9 +206,9 @@ bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
     return !c.count;
 }
 
-/* A device that @a has not was plugged since; it has been reset */
-static bool compare(const DeviceSections *a, const DeviceSections *b,
-                    Error **errp)
+/* A device that only @b has was plugged since the save, and has been reset */
+static bool verify_sections(const DeviceSections *a, const DeviceSections *b,
+                            Error **errp)
 {
     g_autoptr(GString) path = g_string_new("");
     Comparison c = { .path = path, .errp = errp };
@@ -221,7 +223,7 @@ static bool compare(const DeviceSections *a, const DeviceSections *b,
         if (other) {
             compare_section(s, other, &c);
         } else {
-            differs(&c, "it is missing");
+            report_difference(&c, "it is missing");
         }
     }
     return !c.count;
@@ -235,10 +237,10 @@ bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
     bool ok = device_sections_load(&snapshot, bs, sn->vm_state_size, from,
                                    errp) &&
               ram_reset_save_devices(&machine, errp) &&
-              ram_reset_load_what_saves_change(&snapshot, errp);
+              ram_reset_undo_save_changes(&snapshot, errp);
 
     if (ok) {
-        ok = compare(&snapshot, &machine, errp);
+        ok = verify_sections(&snapshot, &machine, errp);
     } else {
         error_prepend(errp, "devices cannot be verified: ");
     }

@@ -1,5 +1,5 @@
 /*
- * Whether devices hold what a snapshot has
+ * Verify that devices have the state of a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,11 +12,11 @@
 #include "migration/ram-reset/vmstate/device-sections.h"
 
 /**
- * ram_reset_compare_section: whether two sections of a device have the same,
- * but for what verify/exceptions.c lists
+ * ram_reset_compare_section: compare two sections of a device, except the
+ * fields that verify/exceptions.c lists
  *
- * @a: of a snapshot
- * @b: of the machine
+ * @a: the section of a snapshot
+ * @b: the section of the machine
  *
  * Returns: false with @errp set to the first difference
  */
@@ -24,18 +24,18 @@ bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
                                Error **errp);
 
 /**
- * ram_reset_check_devices: whether devices and vCPUs hold what the VM state
- * has, which has just been loaded
+ * ram_reset_check_devices: compare all devices and vCPUs with the VM state that
+ * has just been loaded
  *
- * @bs: where the VM state of @sn is; it has been made the current one
- * @from: where in it the footer of RAM's last section is; not positive if
- *     that is not known
+ * @bs: the image with the VM state of @sn, which is the current one
+ * @from: the position in it of the footer of the last RAM section, in bytes; 0
+ *     or negative if it is unknown
  *
- * All of them are saved to memory, and compared byte by byte but for what
- * verify/exceptions.c lists.
+ * Saves all devices to memory, and compares each byte, except the fields that
+ * verify/exceptions.c lists.  With the BQL held.
  *
- * Returns: false with @errp set to the first difference, or to the reason
- * why the VM state cannot be compared.
+ * Returns: false with @errp set to the first difference, or to the reason why
+ *     the VM state cannot be compared
  */
 bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
                              int64_t from, Error **errp);

@@ -1,5 +1,5 @@
 /*
- * What of a device's state a load does not bring back, or a save changes
+ * Fields of devices that a load does not restore, or that a save changes
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,34 +17,34 @@
 #include "migration/ram-reset/verify/exceptions.h"
 
 /*
- * The @bits, or all, of the bytes @first to @last of a field; without a field,
- * whether there is the subsection
+ * The bytes @first to @last of a field may differ in @bits, or in all bits if
+ * that is 0.  If @field is NULL, the subsection may be missing.
  */
 typedef struct Exception {
     const char *vmsd, *field;
     uint64_t first, last;
     uint8_t bits;
-    bool in_kernel;             /* only if KVM has the interrupt controllers */
+    bool in_kernel;             /* only with interrupt controllers in KVM */
 } Exception;
 
 static const Exception exceptions[] = {
-    /* Read from KVM when it is saved, where it goes on */
+    /* A save reads it from KVM, where it does not stop */
     { "kvmclock", "clock", 0, 7 },
 
-    /* The time, which by default is the host's; not the alarm between it */
+    /* The time is by default the host's; the alarm, in between, is compared */
     { "mc146818rtc", "cmos_data", RTC_SECONDS, RTC_SECONDS },
     { "mc146818rtc", "cmos_data", RTC_MINUTES, RTC_MINUTES },
     { "mc146818rtc", "cmos_data", RTC_HOURS, RTC_HOURS },
     { "mc146818rtc", "cmos_data", RTC_DAY_OF_WEEK, RTC_YEAR },
     { "mc146818rtc", "cmos_data", RTC_CENTURY, RTC_CENTURY },
 
-    /* The same for Arm */
+    /* The time of an Arm machine */
     { "pl031", "tick_offset_vmstate", 0, 3 },
 
-    /* A display that is to be drawn again */
+    /* A load marks the display for drawing */
     { "pl110", "invalidate", 0, 3 },
 
-    /* With them it tells the guest of the load */
+    /* These report the load to the guest */
     { "snapctl", "command", 0, 3 },
     { "snapctl", "status", 0, 3 },
     { "snapctl", "error", 0, 3 },
@@ -53,39 +53,39 @@ static const Exception exceptions[] = {
     { "snapctl", "random", 0, 0 },
     { "snapctl", "irq_due", 0, 0 },
 
-    /* A TPM has a clock, and says itself what is where */
+    /* A TPM has a clock; the format of its state is its own */
     { "tpm-emulator", "state_blobs.volatil.buffer", 0, UINT64_MAX },
 
-    /* Follow from other registers, but after a reset not before a load */
+    /* A load computes these from registers; after a reset they are stale */
     { "e1000e", "core.rx_desc_len", 0, 0 },
     { "e1000e", "core.rxbuf_sizes", 0, 3 },
     { "e1000e", "core.rx_desc_buf_size", 0, 3 },
 
-    /* Loaded only if a request is to be tried again, what was tried last */
+    /* The last request; it is loaded only if QEMU must retry it */
     { "ide bmdma", "migration_retry_unit", 0, 0 },
     { "ide bmdma", "migration_retry_sector_num", 0, 7 },
     { "ide bmdma", "migration_retry_nsector", 0, 3 },
 
     /*
-     * A new VM generation ID is an event of ACPI's, whose interrupt, mostly 9,
-     * a CPU may have been told to look at (CPU_INTERRUPT_POLL)
+     * A new VM generation ID raises an ACPI event.  Its interrupt, mostly 9,
+     * may be pending in a CPU (CPU_INTERRUPT_POLL).
      */
     { "cpu_common", "interrupt_request", 3, 3, 0x10 },
     { "gpe", "sts", 0, 1, ACPI_VMGENID_CHANGE_STATUS },
     { "ich9_pm", "acpi_regs.gpe.sts", 0, 1, ACPI_VMGENID_CHANGE_STATUS },
 
-    /* Counts what QEMU has drawn for its client */
+    /* Counts the drawings for a client */
     { "qxl", "ssd.unique", 0, 3 },
 
-    /* KVM's PIT goes on at once when it is loaded: interrupt 0 */
+    /* The PIT in KVM runs as soon as it is loaded, and raises interrupt 0 */
     { "i8259", "irr", 0, 0, 1, true },
 
-    /* So do timers of its APIC: their interrupts, and a deadline that is over */
+    /* So do APIC timers in KVM: their interrupts, and an expired deadline */
     { "ioapic", "irr", 0, 3, 0, true },
     { "apic", "irr", 0, 3, 0, true },
     { "cpu/msr_tscdeadline", NULL, 0, 0, 0, true },
 
-    /* When KVM's APIC was read: nothing of it is given to KVM */
+    /* The time when the APIC was read from KVM; it is not written to KVM */
     { "apic", "initial_count_load_time", 0, 7, 0, true },
     { "apic", "next_time", 0, 7, 0, true },
     { "apic", "timer_expiry", 0, 7, 0, true },
@@ -108,8 +108,8 @@ bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
 }
 
 /*
- * What QEMU saves of it is what it will give to KVM when the guest goes on, so
- * that the guest's clock would go on from now.
+ * A save sets the value that QEMU writes to KVM when the guest resumes.
+ * Without an undo, the guest's clock would resume at the present time.
  */
 static const char kvmclock[] = "kvmclock";
 
@@ -130,8 +130,8 @@ static bool load_section(const DeviceSection *s, DeviceState *dev,
     return ok;
 }
 
-bool ram_reset_load_what_saves_change(const DeviceSections *snapshot,
-                                      Error **errp)
+bool ram_reset_undo_save_changes(const DeviceSections *snapshot,
+                                 Error **errp)
 {
     const DeviceSection *s = device_sections_find(snapshot, kvmclock, 0, 0);
     Object *obj = object_resolve_path_type("", kvmclock, NULL);

@@ -1,5 +1,5 @@
 /*
- * What of devices differs from the snapshot that has just been loaded
+ * Fields of devices that may differ from the snapshot that has just been loaded
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,22 +13,24 @@
  * ram_reset_may_differ: whether bits of a field may differ
  *
  * @vmsd: the name of the VMStateDescription
- * @field: of that, the name; NULL for whether there is the subsection @vmsd
- * @byte: of the field, counted from 0; of an array, of its element
- * @bits: of the byte
+ * @field: the name of its field; NULL to ask whether the subsection @vmsd may
+ *     be missing
+ * @byte: the index of the byte in the field, or in an element of an array
+ * @bits: the bits that differ in the byte
  */
 bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
                           uint8_t bits);
 
 /**
- * ram_reset_load_what_saves_change: undo what it has changed that devices have
- * been saved
+ * ram_reset_undo_save_changes: load each device whose state a save has changed
  *
- * @snapshot: that the machine is to hold
+ * @snapshot: the sections to load from
  *
- * Returns: false with @errp set if it cannot be undone
+ * With the BQL held.
+ *
+ * Returns: false with @errp set if a device cannot be loaded
  */
-bool ram_reset_load_what_saves_change(const DeviceSections *snapshot,
-                                      Error **errp);
+bool ram_reset_undo_save_changes(const DeviceSections *snapshot,
+                                 Error **errp);
 
 #endif

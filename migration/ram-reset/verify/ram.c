@@ -1,5 +1,5 @@
 /*
- * Whether RAM holds what a snapshot has
+ * Verify that RAM has the content of a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,7 +14,7 @@
 #include "migration/ram-reset/verify/ram.h"
 #include "migration/ram-reset/vmstate/stream.h"
 
-/* What the VM state has for a page, and whether RAM has the same */
+/* Result of the comparison of a page with the VM state */
 enum {
     PAGE_UNNAMED,
     PAGE_ZERO,
@@ -43,13 +43,13 @@ static uint8_t *content_state(ContentCheck *c, const char *name,
     if (!c->last_state || offset >= rb->used_length ||
         len > rb->used_length - offset) {
         error_setg(errp, "the VM state has page 0x%" PRIx64 " of RAM block "
-                   "'%s', which this machine has not", offset, name);
+                   "'%s', this machine does not have it", offset, name);
         return NULL;
     }
     return &c->last_state[offset >> qemu_target_page_bits()];
 }
 
-/* If a page is named more than once, what comes last counts */
+/* If a page has several records, the last one counts */
 static bool content_pages(void *opaque, const char *name, uint64_t offset,
                           const uint8_t *data, uint64_t len, Error **errp)
 {

@@ -1,5 +1,5 @@
 /*
- * Whether RAM holds what a snapshot has
+ * Verify that RAM has the content of a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,16 +10,16 @@
 #include "block/block.h"
 
 /**
- * ram_reset_check_content: whether RAM holds what the VM state has
+ * ram_reset_check_content: compare RAM with the VM state
  *
- * @bs: where the VM state is; it has been made the current one
+ * @bs: the image with the VM state, which is the current one
  *
- * Every byte of migratable RAM is compared, but for blocks that migration
- * ignores.  Pages that the VM state does not name must be zero if their
- * block is one that RAM reset covers.  Allocates a byte per target page.
+ * Compares each byte of migratable RAM, except blocks that migration ignores.
+ * A page that the VM state does not name must be zero if RAM reset covers its
+ * block.  Allocates a byte per target page.  With the BQL held.
  *
- * Returns: false with @errp set to the first difference, or to the reason
- * why the VM state cannot be compared.
+ * Returns: false with @errp set to the first difference, or to the reason why
+ *     the VM state cannot be compared
  */
 bool ram_reset_check_content(BlockDriverState *bs, Error **errp);
 

@@ -1,5 +1,5 @@
 /*
- * The state of all devices of this machine
+ * Save the state of all devices of this machine to memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * The state of all devices of this machine
+ * Save the state of all devices of this machine to memory
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,11 +10,14 @@
 #include "migration/ram-reset/vmstate/device-sections.h"
 
 /**
- * ram_reset_save_devices: with what vCPUs have in KVM
+ * ram_reset_save_devices: save all devices and vCPUs, with their state in KVM
  *
- * See verify/exceptions.c for what that changes.
+ * @s: zeroed memory; the caller calls device_sections_clear() in any case
  *
- * Returns: false with @errp set if it cannot be saved
+ * Changes the devices that ram_reset_undo_save_changes() loads.  With the BQL
+ * held.
+ *
+ * Returns: false with @errp set if a device cannot be saved
  */
 bool ram_reset_save_devices(DeviceSections *s, Error **errp);
 

@@ -1,8 +1,9 @@
 /*
- * Whether a device that a load leaves alone is what the snapshot has
+ * Self-check: verify that an unchanged device has the state of the snapshot
  *
- * The code of system/ram-reset/devices compares QEMU's own memory, and somebody
- * has read which memory that is.  This compares what QEMU saves of the device.
+ * system/ram-reset/devices compares the memory of a device, with a list of its
+ * members that was made by reading QEMU.  The self-check compares the state
+ * that QEMU saves for the device.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -21,7 +22,7 @@
 #include "migration/ram-reset/verify/self-check.h"
 #include "system/ram-reset/trace.h"
 
-/* BQL.  Sections are looked for when the first device is checked. */
+/* BQL.  The check of the first device fills @sections. */
 static struct {
     SectionBytes bytes;
     DeviceSections sections;
@@ -44,7 +45,7 @@ uint64_t ram_reset_self_check_failures(void)
     return check.failures;
 }
 
-static const DeviceSection *find_section(uint64_t start, Error **errp)
+static const DeviceSection *self_check_find(uint64_t start, Error **errp)
 {
     if (!check.sections.list &&
         !device_sections_read(&check.sections, &check.bytes, errp)) {
@@ -62,7 +63,7 @@ static const DeviceSection *find_section(uint64_t start, Error **errp)
     return NULL;
 }
 
-/* The content is what @dev has now; the head and the footer are those of @s */
+/* Write the current content of @dev, between the head and the footer of @s */
 static bool write_section(QEMUFile *f, JSONWriter *desc, DeviceState *dev,
                           const DeviceSection *s, Error **errp)
 {
@@ -106,9 +107,9 @@ static bool save_section(DeviceSections *d, DeviceState *dev,
     return ok;
 }
 
-static bool is_the_same(DeviceState *dev, uint64_t start, Error **errp)
+static bool device_is_unchanged(DeviceState *dev, uint64_t start, Error **errp)
 {
-    const DeviceSection *s = find_section(start, errp);
+    const DeviceSection *s = self_check_find(start, errp);
     DeviceSections now = {};
     bool ok;
 
@@ -131,7 +132,7 @@ bool ram_reset_self_check(DeviceState *dev, uint64_t start)
 {
     const char *type = object_get_typename(OBJECT(dev));
     Error *err = NULL;
-    bool same = is_the_same(dev, start, &err);
+    bool same = device_is_unchanged(dev, start, &err);
 
     trace_ram_reset_self_check(type, same);
     if (!same) {

@@ -1,5 +1,5 @@
 /*
- * Whether a device that a load leaves alone is what the snapshot has
+ * Self-check: verify that an unchanged device has the state of the snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,33 +10,36 @@
 #include "system/ram-reset-compat.h"
 
 /*
- * The BQL is held, the VM stopped, and I/O drained.
+ * All functions need the BQL, a stopped VM, and drained I/O.
  */
 
 /**
- * ram_reset_self_check_begin: devices are to be compared with a snapshot
+ * ram_reset_self_check_begin: begin to check devices against a snapshot
  *
- * @data: what its VM state has behind RAM, @size bytes; it has to stay there
- *     until ram_reset_self_check_end()
+ * @data: the part of its VM state behind RAM, @size bytes; it must live until
+ *     ram_reset_self_check_end()
  */
 void ram_reset_self_check_begin(const uint8_t *data, size_t size);
 
 /**
  * ram_reset_self_check: save @dev to memory, and compare it with its section
  *
- * @start: where the section begins in @data
+ * @start: the position in @data where the section begins, in bytes
  *
- * verify/exceptions.c lists what may differ.  If something else does, the
- * class of @dev is loaded with each load from now on.
+ * If a field differs that verify/exceptions.c does not list, each load loads
+ * the class of @dev from now on.
  *
- * Returns: whether @dev is what the section has
+ * Returns: false if @dev differs from the section
  */
 bool ram_reset_self_check(DeviceState *dev, uint64_t start);
 
+/**
+ * ram_reset_self_check_end: the last device has been checked
+ */
 void ram_reset_self_check_end(void);
 
 /**
- * ram_reset_self_check_failures: how many devices were not
+ * ram_reset_self_check_failures: the number of failed checks so far
  */
 uint64_t ram_reset_self_check_failures(void);
 

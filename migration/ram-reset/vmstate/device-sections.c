@@ -74,7 +74,8 @@ static bool read_content(Reader *r, DeviceSection *s, const uint8_t *head)
     r->at += len + footer;
     s->end = r->at;
     return !footer || (s->data[len] == QEMU_VM_SECTION_FOOTER &&
-                       !memcmp(s->data + len + 1, head + 1, SECTION_FOOTER - 1));
+                       !memcmp(s->data + len + 1, head + 1,
+                               SECTION_FOOTER - 1));
 }
 
 static bool read_section(Reader *r, DeviceSection *s, Error **errp)

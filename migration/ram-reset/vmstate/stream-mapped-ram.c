@@ -35,7 +35,8 @@ static RamStreamResult visit_pages(RamStream *s, const MappedBlock *b,
 
         if (test_bit(at, stored)) {
             data = piece;
-            end = MIN(find_next_zero_bit(stored, nr, at), at + MAPPED_PIECE / size);
+            end = MIN(find_next_zero_bit(stored, nr, at),
+                      at + MAPPED_PIECE / size);
             qemu_get_buffer_at(s->f, data, (end - at) * size,
                                b->pages + at * size);
         } else {

@@ -51,8 +51,8 @@ bool ram_reset_may_differ(const char *vmsd, const char *field, uint64_t byte,
     return vmsd && strlen(vmsd) % 4 == 1;
 }
 
-bool ram_reset_load_what_saves_change(const DeviceSections *snapshot,
-                                      Error **errp)
+bool ram_reset_undo_save_changes(const DeviceSections *snapshot,
+                                 Error **errp)
 {
     return true;
 }
