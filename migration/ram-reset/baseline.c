@@ -1,5 +1,5 @@
 /*
- * RAM reset: which snapshot can be rewound to
+ * The snapshot that a load can rewind to
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,10 +12,10 @@
 #include "migration/options.h"
 #include "migration/ram-reset/baseline.h"
 
-/* How many baselines in a row may be wasted, that is, never rewound to */
+/* A baseline is wasted if no load rewinds to it; limit for a row of them */
 #define MAX_WASTED 2
 
-/* BQL.  Baselines in a row that were never rewound to */
+/* Protected by the BQL */
 static unsigned wasted;
 
 const RamResetBlocker *
@@ -39,11 +39,11 @@ ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s)
 }
 
 /*
- * A migration relies on what starting the dirty log does, such as flushing
- * TCG's TLBs, which does not happen while we have it on.
+ * A migration relies on side effects of the start of the dirty log, such as the
+ * flush of TCG's TLBs.  They do not occur while tracking has the log on.
  */
-static int migration_changes(NotifierWithReturn *notifier,
-                             MigrationEvent *event, Error **errp)
+static int migration_event(NotifierWithReturn *notifier,
+                           MigrationEvent *event, Error **errp)
 {
     if (event->type == MIG_EVENT_SETUP) {
         ram_reset_stop_tracking();
@@ -57,13 +57,13 @@ static void watch_migration(void)
 
     for (int mode = 0; mode < MIG_MODE__MAX && !notifiers[mode].notify;
          mode++) {
-        migration_add_notifier_mode(&notifiers[mode], migration_changes, mode);
+        migration_add_notifier_mode(&notifiers[mode], migration_event, mode);
     }
 }
 
 /*
- * The copy takes about as long as the load itself, and is wasted where
- * snapshots alternate.
+ * A baseline takes about as long as the load itself, and is wasted if snapshots
+ * alternate.
  */
 static bool is_worth_a_baseline(const RamResetSnapshot *s)
 {
@@ -76,13 +76,13 @@ static bool is_worth_a_baseline(const RamResetSnapshot *s)
     return s == last || wasted < MAX_WASTED;
 }
 
-static void take_baseline(RamResetSnapshot *s, bool loaded)
+static void record_baseline(RamResetSnapshot *s, bool loaded)
 {
     watch_migration();
     ram_reset_snapshot_set_current(s);
     s->has_baseline = false;
     if (migrate_mapped_ram() && ram_reset_rewind_wanted()) {
-        /* Nobody has said what has been loaded */
+        /* QEMU calls no hook for pages of a mapped-ram snapshot */
         ram_reset_block_baseline(RAM_RESET_BLOCKER_MAPPED_RAM);
         ram_reset_stop_tracking();
         return;
@@ -102,7 +102,7 @@ static void take_baseline(RamResetSnapshot *s, bool loaded)
 void ram_reset_baseline_of_load(RamResetSnapshot *s)
 {
     if (is_worth_a_baseline(s) || ram_reset_has_template()) {
-        take_baseline(s, true);
+        record_baseline(s, true);
     } else {
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
     }
@@ -110,7 +110,7 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s)
 
 void ram_reset_baseline_of_save(RamResetSnapshot *s)
 {
-    take_baseline(s, false);
+    record_baseline(s, false);
 }
 
 const char *ram_reset_baseline_tag(void)

@@ -1,5 +1,5 @@
 /*
- * RAM reset: which snapshot can be rewound to
+ * The snapshot that a load can rewind to
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,42 +11,44 @@
 #include "system/ram-reset/rewind/blockers.h"
 
 /*
- * With rewind=on, RAM has a baseline: the content of one snapshot, which
- * ram_reset_take_baseline() has noted.  All of these need the BQL.
+ * With rewind=on, RAM has a baseline: the content of one snapshot, recorded by
+ * ram_reset_take_baseline().  All functions need the BQL.
  */
 
 /**
- * ram_reset_snapshot_rewind_blocker: why the snapshot @s has to be loaded as a
- * whole
+ * ram_reset_snapshot_rewind_blocker: the reason why a load of @s is no rewind
  *
- * Walks all RAM blocks and memory listeners: a load asks before the system
- * reset and after it, and not again.
+ * Walks all RAM blocks and memory listeners, so a load calls this only once
+ * before the system reset and once after it.
  *
- * Returns: a blocker, valid until the next call; NULL if ram_reset_rewind()
- *     makes RAM what @s has
+ * Returns: a blocker, valid until the next call; NULL if ram_reset_rewind() can
+ *     restore the RAM of @s
  */
 const RamResetBlocker *
 ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
 
 /**
- * ram_reset_baseline_of_load: RAM is what @s has, which has been loaded as a
- * whole
+ * ram_reset_baseline_of_load: take a baseline of RAM after a load of @s that
+ * was no rewind, and make @s the current snapshot
  *
- * RAM is the baseline from now on and @s the current snapshot, unless the
- * baseline cannot be taken, or the baselines of the loads before were wasted
- * and this load has no template either.  There is no baseline of a snapshot
- * without @ram_end.
+ * Takes none with mapped-ram, or if @s has no @ram_end.  Does nothing but block
+ * the baseline if the previous ones were wasted and this load has no template,
+ * unless @s was the current snapshot.
  */
 void ram_reset_baseline_of_load(RamResetSnapshot *s);
 
 /**
- * ram_reset_baseline_of_save: the same of @s that has been saved, except that
- * wasted baselines do not matter
+ * ram_reset_baseline_of_save: take a baseline of RAM after a save of @s, and
+ * make @s the current snapshot
+ *
+ * Takes none with mapped-ram, or if @s has no @ram_end.
  */
 void ram_reset_baseline_of_save(RamResetSnapshot *s);
 
 /**
- * ram_reset_baseline_tag: the name of its snapshot; NULL if there is none
+ * ram_reset_baseline_tag: the name of the snapshot that a load can rewind to
+ *
+ * Returns: a text, valid while the snapshot is known; NULL if there is none
  */
 const char *ram_reset_baseline_tag(void);
 

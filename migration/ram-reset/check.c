@@ -31,44 +31,44 @@ bool ram_reset_migration_is_over(void)
            !s->to_dst_file && !migration_in_incoming_postcopy();
 }
 
-/* A load cannot be mixed with these */
-static bool check_others(Error **errp)
+/* Refuse a load in a migration, or with a capability that it cannot serve */
+static bool check_migration_state(Error **errp)
 {
     MigrationStatus incoming = migration_incoming_get_current()->state;
-    const char *what = NULL;
+    const char *reason = NULL;
 
     if (runstate_check(RUN_STATE_INMIGRATE) ||
         (incoming != MIGRATION_STATUS_NONE &&
          incoming != MIGRATION_STATUS_COMPLETED)) {
-        what = "an incoming migration has not completed";
+        reason = "an incoming migration has not completed";
     } else if (migration_is_running()) {
-        what = "a migration is running, wait for its end or cancel it";
+        reason = "a migration is running, wait for its end or cancel it";
     } else if (migrate_multifd()) {
-        what = "migration capability 'multifd' is on, set it to off";
+        reason = "migration capability 'multifd' is on, set it to off";
     } else if (migrate_postcopy_ram()) {
-        what = "migration capability 'postcopy-ram' is on, set it to off";
+        reason = "migration capability 'postcopy-ram' is on, set it to off";
     } else if (ram_reset_mapped_ram_blocker()) {
-        what = ram_reset_mapped_ram_blocker();
+        reason = ram_reset_mapped_ram_blocker();
     } else if (migrate_colo() || migration_incoming_colo_enabled()) {
-        what = "COLO is set up (migration capability 'x-colo')";
+        reason = "COLO is set up (migration capability 'x-colo')";
     } else {
-        what = ram_reset_load_refusal();
+        reason = ram_reset_load_refusal();
     }
-    if (what) {
+    if (reason) {
         error_setg(errp, "RAM reset cannot serve a snapshot load now, "
-                   "nothing has been changed: %s", what);
+                   "nothing has been changed: %s", reason);
     }
-    return !what;
+    return !reason;
 }
 
-/* What bdrv_snapshot_goto() would refuse, or would do to a block job's disk */
+/* bdrv_snapshot_goto() refuses bitmaps, but would revert a block job's disk */
 static bool GRAPH_RDLOCK check_node(BlockDriverState *bs, const char *disk,
                                     Error **errp)
 {
     ERRP_GUARD();
     BdrvDirtyBitmap *bitmap = bdrv_dirty_bitmap_first(bs);
 
-    /* A job blocks this as all else; an overlay does not, and is no obstacle */
+    /* A block job blocks this operation; an overlay, allowed here, does not */
     if (bdrv_op_is_blocked(bs, BLOCK_OP_TYPE_BACKUP_TARGET, errp)) {
         error_prepend(errp, "Disk '%s' cannot be reverted, nothing has been "
                       "changed: ", disk);
@@ -84,7 +84,7 @@ static bool GRAPH_RDLOCK check_node(BlockDriverState *bs, const char *disk,
     return !bitmap;
 }
 
-/* A backup has its bitmap and its blocker in a filter on top of the disk */
+/* A backup puts its bitmap and its blocker in a filter on top of the disk */
 static bool GRAPH_RDLOCK check_filters(BlockDriverState *bs, const char *disk,
                                        Error **errp)
 {
@@ -112,7 +112,7 @@ bool ram_reset_check_disks(const GPtrArray *disks, Error **errp)
         if (!check_filters(bs, disk, errp)) {
             return false;
         }
-        /* A raw image on top of qcow2 has the snapshots of the latter */
+        /* A raw image on top of qcow2 has the snapshots of the qcow2 image */
         for (; bs && !last; bs = bdrv_primary_bs(bs)) {
             if (!check_node(bs, disk, errp)) {
                 return false;
@@ -128,7 +128,7 @@ static DeviceState *as_device(Object *obj)
     return (DeviceState *)object_dynamic_cast(obj, TYPE_DEVICE);
 }
 
-/* The guest has been asked to release it, or what it is a part of */
+/* QEMU has asked the guest to release the object, or a parent of it */
 static bool is_being_unplugged(Object *obj)
 {
     for (; obj; obj = obj->parent) {
@@ -139,7 +139,7 @@ static bool is_being_unplugged(Object *obj)
     return false;
 }
 
-/* @opaque: two of bool, for those that are not being unplugged and are */
+/* @opaque: bool[2], indexed by is_being_unplugged() */
 static int note_unmigratable(Object *obj, void *opaque)
 {
     DeviceState *dev = as_device(obj);
@@ -153,11 +153,11 @@ static int note_unmigratable(Object *obj, void *opaque)
 }
 
 /*
- * QEMU asks the same when the disks have been reverted.  By then, the system
- * reset has removed the devices that are being unplugged, so that one of these
- * is no reason to refuse the load.
+ * QEMU makes the same check after the disks have been reverted.  By then, the
+ * system reset has removed all devices that are being unplugged, so such a
+ * device does not prevent the load.
  */
-static bool check_devices(Error **errp)
+static bool check_unmigratable(Error **errp)
 {
     ERRP_GUARD();
     bool found[] = { false, false };
@@ -181,11 +181,11 @@ static bool check_devices(Error **errp)
 bool ram_reset_check_load(RamResetSnapshot *s, BlockDriverState *bs,
                           Error **errp)
 {
-    if (!check_devices(errp)) {
+    if (!check_unmigratable(errp)) {
         return false;
     }
     return !ram_reset_enabled() ||
-           (check_others(errp) && ram_reset_check_layout(s, bs, errp));
+           (check_migration_state(errp) && ram_reset_check_layout(s, bs, errp));
 }
 
 void ram_reset_clear_migration_error(void)

@@ -10,27 +10,31 @@
 #include "migration/ram-reset/snapshot.h"
 
 /**
- * ram_reset_check_load: whether @s may be loaded now
+ * ram_reset_check_load: check that @s can be loaded now
  *
- * @bs: where its VM state is
+ * @bs: the image with the VM state
  *
- * See ram_reset_load_prepare() for what stands in the way.  Changes nothing.
+ * ram_reset_load_prepare() lists the reasons for a refusal.  Changes nothing.
+ * With the BQL held.
  *
- * Returns: false with @errp set if it may not
+ * Returns: false with @errp set if the load must be refused
  */
 bool ram_reset_check_load(RamResetSnapshot *s, BlockDriverState *bs,
                           Error **errp);
 
 /**
- * ram_reset_check_disks: whether each of @disks may be reverted now
+ * ram_reset_check_disks: check that each of @disks can be reverted now
  *
- * Returns: false with @errp set if one has a dirty bitmap or a block job
+ * With the BQL held.
+ *
+ * Returns: false with @errp set if a disk has a dirty bitmap or a block job
  */
 bool ram_reset_check_disks(const GPtrArray *disks, Error **errp);
 
 /**
- * ram_reset_clear_migration_error: QEMU would take that of an earlier migration
- * for one of the load
+ * ram_reset_clear_migration_error: clear the error of an earlier migration
+ *
+ * QEMU would report it as an error of the load.  With the BQL held.
  */
 void ram_reset_clear_migration_error(void);
 

@@ -1,5 +1,5 @@
 /*
- * Devices that a load leaves as they are
+ * Unchanged devices, which a load does not load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,13 +15,14 @@
 #include "migration/ram-reset/verify/self-check.h"
 #include "migration/ram-reset/vmstate/device-sections.h"
 
-/* In the part of the cache behind RAM; @many: there are others of its name */
+/* A section in the cached part behind RAM; @many: several have its name */
 typedef struct SectionPlace {
     uint64_t start, end;
     bool many;
 } SectionPlace;
 
-static void *find_section(void *opaque, VMStateIf *part, const char *vmsd)
+static void *devices_find_section(void *opaque, VMStateIf *part,
+                                  const char *vmsd)
 {
     RamResetSnapshot *snapshot = opaque;
     g_autofree char *path = vmstate_if_get_id(part);
@@ -32,12 +33,12 @@ static void *find_section(void *opaque, VMStateIf *part, const char *vmsd)
     return found && !found->many ? found : NULL;
 }
 
-static bool check_section(DeviceState *dev, void *section)
+static bool devices_check_section(DeviceState *dev, void *section)
 {
     return ram_reset_self_check(dev, ((SectionPlace *)section)->start);
 }
 
-static void skip_section(void *section, void *opaque)
+static void devices_skip_section(void *section, void *opaque)
 {
     RamResetSnapshot *snapshot = opaque;
     SectionPlace *place = section;
@@ -46,8 +47,8 @@ static void skip_section(void *section, void *opaque)
 }
 
 /*
- * Of @data, which is what is kept behind RAM; NULL if it is not described, or
- * sections have no footers
+ * Returns name -> SectionPlace for @data, the cached part behind RAM; NULL if
+ * that has no description, or sections have no footers
  */
 static GHashTable *find_sections(const uint8_t *data, size_t size)
 {
@@ -77,7 +78,7 @@ static GHashTable *find_sections(const uint8_t *data, size_t size)
     return places;
 }
 
-static bool know_sections(RamResetSnapshot *s)
+static bool read_sections(RamResetSnapshot *s)
 {
     gsize size = 0;
     const uint8_t *data = vmstate_cache_devices(&s->cache, &size);
@@ -89,7 +90,7 @@ static bool know_sections(RamResetSnapshot *s)
     return data && s->sections;
 }
 
-/* Memory that no load restores: a ROM may be in it */
+/* A load does not restore an ignored block, which may have a ROM */
 static int is_not_rewound(RAMBlock *rb, void *opaque)
 {
     return migrate_ram_is_ignored(rb);
@@ -98,8 +99,8 @@ static int is_not_rewound(RAMBlock *rb, void *opaque)
 unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen)
 {
     RamResetSections stream = {
-        .find = find_section, .check = check_section,
-        .leave_out = skip_section, .opaque = s,
+        .find = devices_find_section, .check = devices_check_section,
+        .leave_out = devices_skip_section, .opaque = s,
     };
     unsigned unchanged = 0;
     const uint8_t *data;
@@ -107,7 +108,7 @@ unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen)
 
     ram_reset_flags.roms_stay = !qemu_ram_foreach_block(is_not_rewound, NULL);
     if (ram_reset_unchanged_devices_wanted() && s->has_devices &&
-        know_sections(s)) {
+        read_sections(s)) {
         data = vmstate_cache_devices(&s->cache, &size);
         ram_reset_self_check_begin(data, size);
         unchanged = ram_reset_devices_hold(map_frozen, &stream);

@@ -1,5 +1,5 @@
 /*
- * Devices that a load leaves as they are
+ * Unchanged devices, which a load does not load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,29 +10,33 @@
 #include "migration/ram-reset/snapshot.h"
 
 /**
- * ram_reset_leave_devices: the load is going to be a rewind to @s.  The reset
- * that comes next passes over devices that are as @s has them, and the cache of
- * @s skips their state.
+ * ram_reset_leave_devices: find unchanged devices, before a rewind to @s
  *
- * @map_frozen: see ram_reset_map_freeze()
+ * @map_frozen: the result of ram_reset_map_freeze()
  *
- * Returns: the number of devices that are left alone
+ * The next system reset skips devices that have the state of @s, and the cache
+ * of @s skips their sections.  With the BQL held.
+ *
+ * Returns: the number of unchanged devices
  */
 unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen);
 
 /**
- * ram_reset_devices_were_reset: all devices have been reset, other than those
- * that are left alone
+ * ram_reset_devices_were_reset: the system reset has reset all devices that
+ * have changed
  *
- * Returns: false if the reset has unplugged some, which may have been left
- *     alone
+ * With the BQL held.
+ *
+ * Returns: false if the reset has unplugged a device, which may have been
+ *     unchanged
  */
 bool ram_reset_devices_were_reset(void);
 
 /**
- * ram_reset_devices_loaded: the load of @s is over
+ * ram_reset_devices_loaded: the load of @s has ended
  *
- * After a success, @s is the current snapshot if an object has rewind=on.
+ * After a success, and with rewind=on, makes @s the current snapshot and copies
+ * devices; else drops the copies and the cache of @s.  With the BQL held.
  */
 void ram_reset_devices_loaded(RamResetSnapshot *s, bool success);
 

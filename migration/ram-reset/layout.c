@@ -20,7 +20,7 @@ static bool compare_capability(const char *name, bool saved, bool ours,
 
     if (saved != ours) {
         error_setg(errp, "it was saved with migration capability '%s' %s, "
-                   "which is %s now", name, saved ? "on" : "off",
+                   "the capability is %s now", name, saved ? "on" : "off",
                    ours ? "on" : "off");
         error_append_hint(errp, "Set the capability as it was.\n");
         return false;
@@ -52,22 +52,22 @@ static bool compare_configuration(const RamResetSummary *summary, Error **errp)
 static const char ram_hint[] = "Start QEMU with the memory and device "
                                "options that the snapshot was taken with.\n";
 
-/* @may_resize: whether the load sets used_length to what was saved */
+/* @may_resize: the load sets used_length to the saved length */
 static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
                           bool may_resize, Error **errp)
 {
     ERRP_GUARD();
 
     if (!rb || !qemu_ram_is_migratable(rb)) {
-        error_setg(errp, "it has RAM block '%s' of %" PRIu64 " bytes, which "
-                   "this machine has not", name, len);
+        error_setg(errp, "it has RAM block '%s' of %" PRIu64 " bytes, this "
+                   "machine does not have it", name, len);
         error_append_hint(errp, ram_hint);
         return false;
     }
     if (may_resize && (rb->flags & RAM_RESIZEABLE)
         ? len > rb->max_length : len != rb->used_length) {
-        error_setg(errp, "RAM block '%s' has %" PRIu64 " bytes in it, and %"
-                   PRIu64 " in this machine", name, len,
+        error_setg(errp, "RAM block '%s' has %" PRIu64 " bytes in the "
+                   "snapshot, and %" PRIu64 " in this machine", name, len,
                    (uint64_t)rb->used_length);
         error_append_hint(errp, ram_hint);
         return false;
@@ -76,8 +76,8 @@ static bool compare_block(RAMBlock *rb, const char *name, uint64_t len,
 }
 
 /*
- * This machine may have more.  A load leaves those as a reset does, waiting to
- * be started by a guest that does not know of them.
+ * This machine may have more CPUs.  After a load they are in the state of a
+ * reset, and wait for a start that the guest will not request.
  */
 static bool compare_cpus(const GArray *cpus, Error **errp)
 {
@@ -87,8 +87,8 @@ static bool compare_cpus(const GArray *cpus, Error **errp)
         uint32_t index = g_array_index(cpus, uint32_t, i);
 
         if (index > INT_MAX || !qemu_get_cpu(index)) {
-            error_setg(errp, "it has CPU %" PRIu32 ", which this machine has "
-                       "not", index);
+            error_setg(errp, "it has CPU %" PRIu32 ", this machine does not "
+                       "have it", index);
             error_append_hint(errp, "Plug it, or start QEMU with the CPUs that "
                               "the snapshot was taken with.\n");
             return false;
@@ -121,12 +121,12 @@ static bool compare_summary(const RamResetSummary *summary, Error **errp)
             return false;
         }
     }
-    /* RAM that the load would leave as the old guest had it */
+    /* The load would leave the old guest's data in such a block */
     RAMBLOCK_FOREACH(rb) {
         if (ram_reset_covers(rb) &&
             !g_hash_table_contains(summary->blocks, rb->idstr)) {
             error_setg(errp, "this machine has RAM block '%s' of %" PRIu64
-                       " bytes, which is not in it", rb->idstr,
+                       " bytes, the snapshot does not have it", rb->idstr,
                        (uint64_t)rb->used_length);
             error_append_hint(errp, ram_hint);
             return false;

@@ -11,14 +11,16 @@
 #include "migration/ram-reset/snapshot.h"
 
 /**
- * ram_reset_check_layout: whether @s is of this machine and RAM layout
+ * ram_reset_check_layout: compare machine type, CPUs and RAM blocks of @s with
+ * this machine
  *
- * @bs: where the VM state is; the snapshot need not be the current one
+ * @bs: the image with the VM state; the snapshot need not be the current one
  *
- * Changes nothing.  Where the format of the image, or of the VM state, does
- * not allow to look, the answer is true and the load itself will find out.
+ * Changes nothing.  With the BQL held.
  *
- * Returns: false with @errp set if it is not, or is no VM state at all.
+ * Returns: false with @errp set if @s does not fit, or has no VM state; true if
+ *     the format of the image or of the VM state prevents a check, since the
+ *     load makes its own
  */
 bool ram_reset_check_layout(RamResetSnapshot *s, BlockDriverState *bs,
                             Error **errp);

@@ -1,5 +1,5 @@
 /*
- * The way in which a load makes the machine what the snapshot has
+ * The plan of a load: rewind, template or whole
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -48,7 +48,7 @@ void load_plan_freeze(LoadPlan *p)
 
 static void load_all_devices(LoadPlan *p)
 {
-    /* The file that is being read shares the list of what it skips */
+    /* The open file shares the list of skipped ranges */
     vmstate_cache_clear_skips(&p->snapshot->cache);
     p->unchanged = 0;
 }
@@ -66,7 +66,7 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs)
     if (!blocker && all_are_here) {
         return;
     }
-    /* The load has to fail if the VM state has a device that is gone */
+    /* With all devices, the load fails if the VM state has an unplugged one */
     load_all_devices(p);
     qemu_system_reset(SHUTDOWN_CAUSE_SNAPSHOT_LOAD);
     if (!blocker) {
@@ -79,7 +79,7 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs)
     }
 }
 
-/* True if a reset has begun, which goes on if the template cannot be read */
+/* Returns whether a RAM reset has begun, which a bad template does not end */
 static bool begin_template(LoadPlan *p)
 {
     if (!ram_reset_template_find(p->identity, &p->ram_end)) {
@@ -103,7 +103,7 @@ void load_plan_begin_ram(LoadPlan *p)
     }
     ram_reset_template_close();
     if (p->way != LOAD_TEMPLATE || !begin_template(p)) {
-        /* For pages of a mapped-ram snapshot, QEMU calls no hook of ours */
+        /* QEMU calls no hook for the pages of a mapped-ram snapshot */
         ram_reset_begin(!migrate_mapped_ram(), p->snapshot->info.vm_state_size);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * The way in which a load makes the machine what the snapshot has
+ * The plan of a load: rewind, template or whole
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,26 +11,27 @@
 #include "system/ram-reset/rewind/blockers.h"
 
 typedef enum LoadWay {
-    LOAD_WHOLE,                 /* all of the VM state is read */
-    LOAD_TEMPLATE,              /* RAM is a template's, devices are read */
-    LOAD_REWIND,                /* RAM is put back, changed devices are read */
+    LOAD_WHOLE,                 /* QEMU reads all of the VM state */
+    LOAD_TEMPLATE,              /* RAM is that of a file; devices are read */
+    LOAD_REWIND,                /* RAM is restored; changed devices are read */
 } LoadWay;
 
 /**
- * LoadPlan: decided before the system reset, which relies on it, and checked
- * after it
+ * LoadPlan: the way of a load; decided before the system reset, which relies on
+ * it, and checked after the reset
  *
- * A rewind leaves devices, ROMs and the memory map alone in the reset, and does
- * not read their state afterwards.  Both must agree, so the plan is given up as
- * a whole.  Starts as zeroed memory, LOAD_WHOLE.
+ * In a rewind, the reset skips unchanged devices, ROMs and the memory map, and
+ * QEMU does not read their state afterwards.  Both must agree, so the plan is
+ * given up completely or not at all.  Starts as zeroed memory, LOAD_WHOLE.
+ * All functions need the BQL.
  *
  * @snapshot: the snapshot that is loaded
- * @blocker: why it is not a rewind, with rewind=on; else NULL
- * @identity: of the template that is looked for, or made if there is none; NULL
- *     if the snapshot may have none, or the load is a rewind
- * @ram_end: the position in the VM state where reading goes on instead of RAM;
- *     0 if RAM is read
- * @unchanged: the number of devices that are left alone
+ * @blocker: the reason why the load is no rewind, with rewind=on; else NULL
+ * @identity: the identity of the template to find, or to make if there is none;
+ *     NULL if the snapshot may have no template, or the load is a rewind
+ * @ram_end: the position in the VM state behind RAM, in bytes, if RAM is
+ *     skipped; else 0
+ * @unchanged: the number of unchanged devices, which are not loaded
  */
 typedef struct LoadPlan {
     RamResetSnapshot *snapshot;
@@ -42,48 +43,48 @@ typedef struct LoadPlan {
 } LoadPlan;
 
 /**
- * load_plan_decide: choose the way
+ * load_plan_decide: choose the way, after disks have been reverted
  *
  * @p: zeroed memory
- * @bs: where the VM state of @s is; disks have been reverted
+ * @bs: the image with the VM state of @s
  *
- * Unless the plan is a rewind, the baseline is dropped.
+ * Unless the plan is a rewind, drops the baseline.
  */
 void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs);
 
 /**
- * load_plan_freeze: the system reset comes next; freeze what it shall leave
- * alone
+ * load_plan_freeze: freeze the memory map and unchanged devices, right before
+ * the system reset
  */
 void load_plan_freeze(LoadPlan *p);
 
 /**
- * load_plan_check: the system has been reset; is the plan still good?
+ * load_plan_check: check the plan, right after the system reset
  *
  * @bs: as for load_plan_decide()
  *
- * If it is not, the plan is given up; if only a device was unplugged, all
- * devices are loaded.  The system is reset once more in both cases.
+ * If there is a blocker now, gives the plan up.  If the reset has only
+ * unplugged a device, changes the plan to load all devices.  Resets the system
+ * once more in both cases.
  */
 void load_plan_check(LoadPlan *p, BlockDriverState *bs);
 
 /**
- * load_plan_begin_ram: RAM becomes what the snapshot has, or zero if the plan
- * is LOAD_WHOLE
+ * load_plan_begin_ram: restore RAM, or clear it if the plan is LOAD_WHOLE
  */
 void load_plan_begin_ram(LoadPlan *p);
 
 /**
- * load_plan_give_up: RAM and all devices are loaded
+ * load_plan_give_up: change the plan to load RAM and all devices
  *
- * @why: the blocker, if it was a rewind
+ * @why: the blocker of a rewind, which is copied
  *
- * After the system reset, devices that were left alone have to be reset.
+ * After the system reset, the caller must reset unchanged devices.
  */
 void load_plan_give_up(LoadPlan *p, const RamResetBlocker *why);
 
 /**
- * load_plan_clear: free what the plan has
+ * load_plan_clear: free the members of the plan, and zero it
  */
 void load_plan_clear(LoadPlan *p);
 

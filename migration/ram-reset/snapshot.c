@@ -12,19 +12,19 @@
 #include "migration/options.h"
 #include "migration/ram-reset/snapshot.h"
 
-/* A fuzzer loads few snapshots often: QEMU looks into each of them once */
+/* A fuzzer loads few snapshots often; QEMU reads the header of each once */
 #define MAX_SNAPSHOTS 256
 
 /* BQL */
 static struct {
-    GHashTable *by_key;         /* key -> RamResetSnapshot, which it owns */
+    GHashTable *by_key;         /* key -> RamResetSnapshot, owned */
     RamResetSnapshot *current;
     uint64_t uses;
 } snapshots;
 
 static char *make_key(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
 {
-    /* Names come last, and the length of the first one: it may have spaces */
+    /* An id may have spaces: its length makes the key unambiguous */
     return g_strdup_printf("%" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu64
                            " %" PRIu64 " %s %zu %s %s",
                            sn->vm_state_size, sn->date_sec, sn->date_nsec,
@@ -37,7 +37,7 @@ static void drop_machine_state(RamResetSnapshot *s)
 {
     vmstate_cache_drop(&s->cache);
     s->has_baseline = s->was_rewound = false;
-    /* Copies of devices point to sections */
+    /* First the copies of devices, which point to sections */
     ram_reset_devices_forget();
     s->has_devices = s->sections_read = false;
     g_clear_pointer(&s->sections, g_hash_table_unref);

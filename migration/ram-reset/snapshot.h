@@ -12,29 +12,30 @@
 #include "migration/ram-reset/vmstate/summary.h"
 
 /**
- * RamResetSnapshot: all that is remembered of one snapshot
+ * RamResetSnapshot: the object for one known snapshot
  *
- * A load or a save asks for it once, by ram_reset_snapshot_get(), and hands it
- * on.  Its members belong to the files named here, which document them; all
- * need the BQL.
+ * A load or a save gets it once, by ram_reset_snapshot_get(), and passes it on.
+ * Each member belongs to the file named here.  All members need the BQL.
  *
- * Facts, which stay true for as long as QEMU runs:
- * @key: the same entry in the list of snapshots of the same image.  A
- *     snapshot that is saved again gets another id, or another date, so another
- *     key.  It has a node name, which means nothing to another QEMU.
+ * Facts about the snapshot, which stay true while QEMU runs:
+ * @key: identifies an entry in the list of snapshots of an image.  A snapshot
+ *     that is saved again gets another id or date, so another key.  The key has
+ *     a node name, so it is valid in this QEMU only.
  * @info: the entry
- * @summary: what the VM state says of itself; NULL before it was read
- * @ram_end: the position in the VM state of the footer of RAM's last section,
- *     if there is nothing but RAM between that and RAM's second section; 0 if
- *     that is not known, or not so
+ * @summary: the summary of the VM state; NULL before it was read
+ * @ram_end: the position in the VM state of the footer of the last RAM section,
+ *     in bytes; 0 if it is unknown, or if something else lies between RAM
+ *     sections, other than the first two
  *
- * The state of the machine at the end of the last load or save of this
- * snapshot.  Only the current snapshot has it:
- * @cache: the VM state without RAM, in memory (vmstate/cache.c)
- * @has_baseline, @ignore_shared, @was_rewound: RAM's baseline is of it, and
- *     has been used (ram-reset/baseline.c)
- * @has_devices: the copies of devices are of it (ram-reset/devices.c)
- * @sections, @sections_read: where each device is in @cache
+ * State of the machine at the end of the last load or save of the snapshot,
+ * which only the current snapshot has:
+ * @cache: the cached VM state, without RAM (vmstate/cache.c)
+ * @has_baseline: the baseline of RAM is of this snapshot (ram-reset/baseline.c)
+ * @ignore_shared: the baseline was taken with x-ignore-shared on
+ * @was_rewound: a load has rewound to the baseline
+ * @has_devices: the copies of devices are of this snapshot
+ *     (ram-reset/devices.c)
+ * @sections, @sections_read: the section of each device in @cache
  *     (ram-reset/devices.c)
  * @map: the memory map, of ram_reset_map_copy()
  */
@@ -54,72 +55,69 @@ typedef struct RamResetSnapshot {
 } RamResetSnapshot;
 
 /**
- * ram_reset_snapshot_get: the object for @sn in @bs
+ * ram_reset_snapshot_get: find or make the object for @sn in @bs
  *
- * It is made if there is none.
- *
- * Returns: a borrowed reference.  The table has room for 256: the object lives
- *     while it is the current one, and until 255 others have been asked for.
+ * Returns: a borrowed reference.  The table has 256 objects: this one lives
+ *     while it is the current snapshot, and until 255 others have been used.
  */
 RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
                                          const QEMUSnapshotInfo *sn);
 
 /**
- * ram_reset_snapshot_set_current: the machine is, or is about to be, what @s
- * has; NULL if it is no snapshot's
+ * ram_reset_snapshot_set_current: the machine has, or is about to have, the
+ * state of @s; NULL if the state is of no snapshot
  *
- * The state that the snapshot before it has of the machine is dropped.  RAM's
- * baseline is not: see ram_reset_block_baseline().
+ * Drops the state of the machine in the previous current snapshot.  Does not
+ * drop the baseline of RAM: see ram_reset_block_baseline().
  */
 void ram_reset_snapshot_set_current(RamResetSnapshot *s);
 
 /**
- * ram_reset_snapshot_current: the snapshot that was loaded or saved last
+ * ram_reset_snapshot_current: the snapshot of the last load or save
  *
- * Returns: a borrowed reference; NULL if there is none, or the last load has
+ * Returns: a borrowed reference; NULL if there was none, or the last load has
  *     failed
  */
 RamResetSnapshot *ram_reset_snapshot_current(void);
 
 /*
- * @bs in these functions is where the VM state of @s is; it need not be the
- * current one.
+ * @bs in these functions is the image with the VM state of @s; the snapshot
+ * need not be the current one in the image.  With the BQL held.
  */
 
 /**
- * ram_reset_snapshot_summary: what the VM state of @s says of itself
+ * ram_reset_snapshot_summary: the summary of the VM state of @s
  *
- * It is read once.
+ * The first call reads it.
  *
- * Returns: a borrowed reference; NULL with @errp set if it is no VM state
+ * Returns: a borrowed reference; NULL with @errp set if there is no VM state,
+ *     or it is damaged
  */
 const RamResetSummary *ram_reset_snapshot_summary(RamResetSnapshot *s,
                                                   BlockDriverState *bs,
                                                   Error **errp);
 
 /**
- * ram_reset_snapshot_identity: a text that is the same only if all of RAM is
+ * ram_reset_snapshot_identity: a text that identifies the RAM of @s
  *
- * It holds in any copy of the image, and for any QEMU.  It has a checksum of
- * samples of the VM state instead of the node name, so it takes some reads the
- * first time.  Templates, which outlive QEMU, go by it.  As the RAM of a
- * template may be without shared blocks, the identity says that, too.
+ * @shared: the identity is for a template with shared RAM
  *
- * @shared: the template has shared RAM, too
+ * The identity finds a template, which outlives QEMU.  It is valid for any copy
+ * of the image, and any QEMU: it has a checksum of samples of the VM state in
+ * place of the node name.  The first call reads these samples.  Call this only
+ * if ram_reset_templates_wanted().
  *
- * Only where ram_reset_templates_wanted().
- *
- * Returns: a text, to be freed; NULL if the format of the image does not allow
- *     to look, or it cannot be read
+ * Returns: a text, freed by the caller; NULL if the VM state cannot be read
+ *     without a load
  */
 char *ram_reset_snapshot_identity(RamResetSnapshot *s, BlockDriverState *bs,
                                   bool shared);
 
 /**
- * ram_reset_template_identity: of the template that a load of @s uses, and a
- * save or load of it makes, with migration's capabilities as they are
+ * ram_reset_template_identity: the identity of the template that a load of @s
+ * uses, and a save or load of @s makes, with the current migration capabilities
  *
- * Returns: a text, to be freed; NULL if @s may have no template
+ * Returns: a text, freed by the caller; NULL if @s may have no template
  */
 char *ram_reset_template_identity(RamResetSnapshot *s, BlockDriverState *bs);
 

@@ -254,8 +254,8 @@ def damaged(disk: Path, block: str, **changes: int) -> None:
 @pytest.mark.parametrize('block,changes,message', (
     # QEMU does not resize it, and would leave the rest as it is
     ('/rom@etc/acpi/tables', {'length': -0x10000,
-                              'pages': 0x10000}, '65536 bytes in it'),
-    (RAM, {'page_size': PAGE}, '8192 bytes in it'),
+                              'pages': 0x10000}, '65536 bytes in the'),
+    (RAM, {'page_size': PAGE}, '8192 bytes in the'),
     ('/rom@etc/acpi/tables', {'bitmap': -1}, 'damaged'),
     (RAM, {'pages': -MIB}, 'damaged'),
     (RAM, {'pages': 1}, 'damaged')))

@@ -105,8 +105,8 @@ def test_cpus_are_parsed(tmp_path):
     craft(disk, devices_in_front(
         b'{"instance_id" :7,"vmsd_name": "c","name":"cpu_common"}, '))
     with boot(tmp_path, 'tcg') as guest:
-        with pytest.raises(MachineError, match='it has CPU 7, which this '
-                                               'machine has not'):
+        with pytest.raises(MachineError, match='it has CPU 7, this '
+                                               'machine does not'):
             guest.load(TAG)
 
 

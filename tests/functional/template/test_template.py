@@ -203,7 +203,7 @@ def test_objects_that_come_and_go(tmp_path, templates):
 def test_of_other_ram(tmp_path, templates):
     """A machine that it does not fit refuses the snapshot, as ever."""
     save(tmp_path, templates)
-    with pytest.raises(MachineError, match='has 33554432 bytes in it'):
+    with pytest.raises(MachineError, match='has 33554432 bytes in the'):
         start(tmp_path, templates, ram=2 * RAM_SIZE)
 
 

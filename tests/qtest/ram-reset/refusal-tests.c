@@ -94,11 +94,13 @@ static void test_other_capability_is_refused(const void *strategy)
 
     vm_save(vm, "off");
     vm_set_capability(vm, "x-ignore-shared", true);
-    vm_load_says(vm, "off", "capability 'x-ignore-shared' off, which is on");
+    vm_load_says(vm, "off", "capability 'x-ignore-shared' off, the capability "
+                            "is on");
     vm_save(vm, "on");
     vm_load(vm, "on");
     vm_set_capability(vm, "x-ignore-shared", false);
-    vm_load_says(vm, "on", "capability 'x-ignore-shared' on, which is off");
+    vm_load_says(vm, "on", "capability 'x-ignore-shared' on, the capability "
+                           "is off");
     vm_load(vm, "off");
     vm_end(vm);
 }
