@@ -1,5 +1,5 @@
 /*
- * The snapshots of one name in all disks that take part
+ * The snapshots with one name in all disks that take part
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,8 +22,8 @@ static void add_disk(GPtrArray *disks, BlockDriverState *bs)
     g_ptr_array_add(disks, bs);
 }
 
-/* QEMU takes the same disks if no nodes are named, see block/snapshot.c */
-static bool is_taken_by_default(BlockDriverState *bs)
+/* block/snapshot.c includes the same disks if the user names no node */
+static bool is_included_by_default(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
@@ -45,7 +45,7 @@ GPtrArray *ram_reset_disks(bool has_devices, strList *devices)
     }
     if (!has_devices) {
         for (bs = bdrv_first(&it); bs; bs = bdrv_next(&it)) {
-            if (is_taken_by_default(bs)) {
+            if (is_included_by_default(bs)) {
                 add_disk(disks, bs);
             }
         }
@@ -101,27 +101,28 @@ static bool have_same_times(const QEMUSnapshotInfo *a,
            a->vm_clock_nsec == b->vm_clock_nsec && a->icount == b->icount;
 }
 
-static bool is_older(const QEMUSnapshotInfo *a, const QEMUSnapshotInfo *b)
+static bool snapshot_is_older(const QEMUSnapshotInfo *a,
+                              const QEMUSnapshotInfo *b)
 {
     return a->date_sec != b->date_sec ? a->date_sec < b->date_sec
                                       : a->date_nsec < b->date_nsec;
 }
 
 /*
- * The user may add a disk's snapshot with qemu-img, which saves no VM; and some
- * formats (rbd) keep no times.  An older snapshot may be a left-over of a VM
- * that was saved before its clock ran.
+ * The user may have added the snapshot with qemu-img, which saves no VM.  Some
+ * formats (rbd) store no times.  An older snapshot is refused: it may be left
+ * over from a save of a VM before its clock ran.
  */
 static bool was_added(const QEMUSnapshotInfo *sn, const QEMUSnapshotInfo *vm)
 {
     return !sn->vm_clock_nsec && !sn->vm_state_size &&
-           (!sn->date_sec || !is_older(sn, vm));
+           (!sn->date_sec || !snapshot_is_older(sn, vm));
 }
 
-/* The snapshot in @bs that was made together with @sn, or NULL */
-static const QEMUSnapshotInfo *find_part(const GArray *all,
-                                         const BlockDriverState *bs,
-                                         const QEMUSnapshotInfo *sn)
+/* Returns the snapshot in @bs that was made together with @sn, or NULL */
+static const QEMUSnapshotInfo *find_in_disk(const GArray *all,
+                                            const BlockDriverState *bs,
+                                            const QEMUSnapshotInfo *sn)
 {
     const QEMUSnapshotInfo *only = NULL;
     unsigned n = 0;
@@ -140,24 +141,25 @@ static const QEMUSnapshotInfo *find_part(const GArray *all,
     return n == 1 && was_added(only, sn) ? only : NULL;
 }
 
-/* Returns NULL and sets *@lacking if a disk has no part of @sn */
-static GArray *find_parts(const GPtrArray *disks, const GArray *all,
-                          const DiskSnapshot *vm, BlockDriverState **lacking)
+/* Returns NULL and sets *@without if a disk has no snapshot made with @vm */
+static GArray *find_in_all_disks(const GPtrArray *disks, const GArray *all,
+                                 const DiskSnapshot *vm,
+                                 BlockDriverState **without)
 {
-    g_autoptr(GArray) parts = new_snapshots();
+    g_autoptr(GArray) snapshots = new_snapshots();
 
     for (unsigned i = 0; i < disks->len; i++) {
         BlockDriverState *bs = g_ptr_array_index(disks, i);
-        const QEMUSnapshotInfo *sn = bs == vm->bs ? &vm->sn
-                                                  : find_part(all, bs, &vm->sn);
+        const QEMUSnapshotInfo *sn =
+            bs == vm->bs ? &vm->sn : find_in_disk(all, bs, &vm->sn);
 
         if (!sn) {
-            *lacking = bs;
+            *without = bs;
             return NULL;
         }
-        add_snapshot(parts, bs, sn);
+        add_snapshot(snapshots, bs, sn);
     }
-    return g_steal_pointer(&parts);
+    return g_steal_pointer(&snapshots);
 }
 
 GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
@@ -165,30 +167,30 @@ GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
                                           QEMUSnapshotInfo *sn, Error **errp)
 {
     g_autoptr(GArray) all = ram_reset_disk_snapshots(disks, sn->name);
-    BlockDriverState *lacking = bs;
+    BlockDriverState *without = bs;
 
     for (unsigned i = 0; i < all->len; i++) {
         const DiskSnapshot *vm = &g_array_index(all, DiskSnapshot, i);
-        GArray *parts;
+        GArray *snapshots;
 
         if (vm->bs == bs && vm->sn.vm_state_size) {
-            parts = find_parts(disks, all, vm, &lacking);
-            if (parts) {
+            snapshots = find_in_all_disks(disks, all, vm, &without);
+            if (snapshots) {
                 *sn = vm->sn;
-                return parts;
+                return snapshots;
             }
         }
     }
     error_setg(errp, "Snapshot '%s' of '%s' was not made together with the one "
                "of '%s', which has the VM state; nothing has been changed",
-               sn->name, bdrv_get_device_or_node_name(lacking),
+               sn->name, bdrv_get_device_or_node_name(without),
                bdrv_get_device_or_node_name(bs));
     error_append_hint(errp, "A save may have been interrupted. Delete the "
                       "snapshot with delvm, then save it again.\n");
     return NULL;
 }
 
-/* By id: QEMU prefers ids, and a name may be another snapshot's id */
+/* Revert by id: QEMU prefers ids, and a name may be another snapshot's id */
 static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
 {
     ERRP_GUARD();
@@ -206,10 +208,10 @@ static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
     return ret >= 0;
 }
 
-bool ram_reset_revert(const GArray *parts, bool *changed, Error **errp)
+bool ram_reset_revert(const GArray *snapshots, bool *changed, Error **errp)
 {
-    for (unsigned i = 0; i < parts->len; i++) {
-        if (!revert_disk(&g_array_index(parts, DiskSnapshot, i), changed,
+    for (unsigned i = 0; i < snapshots->len; i++) {
+        if (!revert_disk(&g_array_index(snapshots, DiskSnapshot, i), changed,
                          errp)) {
             return false;
         }

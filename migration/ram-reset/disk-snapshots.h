@@ -1,5 +1,5 @@
 /*
- * The snapshots of one name in all disks that take part
+ * The snapshots with one name in all disks that take part
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,15 +11,16 @@
 #include "qapi/qapi-builtin-types.h"
 
 /*
- * @has_devices and @devices in this file: the nodes that the user has named,
- * or else all disks that QEMU would take.  The BQL must be held.
+ * @devices in this file are the nodes that the user has named, if @has_devices;
+ * else all disks take part that QEMU includes by default.  All functions need
+ * the BQL.
  */
 
 /**
  * DiskSnapshot: a snapshot in one disk
  *
- * @bs: referenced, since a disk may be unplugged while a snapshot is saved or
- *     loaded
+ * @bs: holds a reference, since a disk may be unplugged during a save or a load
+ * @sn: an entry in the list of snapshots of @bs
  */
 typedef struct DiskSnapshot {
     BlockDriverState *bs;
@@ -35,7 +36,7 @@ typedef struct DiskSnapshot {
 GPtrArray *ram_reset_disks(bool has_devices, strList *devices);
 
 /**
- * ram_reset_disk_snapshots: all snapshots called @name in @disks
+ * ram_reset_disk_snapshots: all snapshots with the name @name in @disks
  *
  * Returns: an array of DiskSnapshot, in the order of the disks and of their
  *     lists; freeing it drops the references
@@ -47,11 +48,11 @@ GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name);
  *
  * @disks: of ram_reset_disks()
  * @bs: the disk with the VM state
- * @sn: a snapshot in @bs; becomes the first one of its name in @bs of which
- *     each disk has a part
+ * @sn: a snapshot in @bs; becomes the first one with its name in @bs for which
+ *     each disk has a snapshot made together with it
  *
- * If QEMU is killed during savevm, some disks may have two snapshots of one
- * name, and others one.  A load must not mix them.
+ * If QEMU is killed during savevm, some disks may have two snapshots with one
+ * name, and other disks one.  A load must not mix them.
  *
  * Returns: an array of one DiskSnapshot for each disk, or NULL with @errp set
  *     if there is no such snapshot; @sn is unchanged then
@@ -61,13 +62,13 @@ GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
                                           QEMUSnapshotInfo *sn, Error **errp);
 
 /**
- * ram_reset_revert: revert each disk to its snapshot; I/O is drained
+ * ram_reset_revert: revert each disk to its snapshot, with I/O drained
  *
- * @parts: of ram_reset_snapshots_made_together()
- * @changed: becomes true if a disk may have changed, also after an error
+ * @snapshots: of ram_reset_snapshots_made_together()
+ * @changed: set to true if a disk may have changed, also after an error
  *
  * Returns: false with @errp set at the first disk that cannot be reverted
  */
-bool ram_reset_revert(const GArray *parts, bool *changed, Error **errp);
+bool ram_reset_revert(const GArray *snapshots, bool *changed, Error **errp);
 
 #endif

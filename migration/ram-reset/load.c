@@ -296,7 +296,7 @@ static RamResetLoadInfo *finish(bool success)
 
 static void note_success(void)
 {
-    ram_reset_set_whole();
+    ram_reset_partial_load_clear();
     ram_reset_snapshot_set_current(ram_reset_enabled() ? load.snapshot : NULL);
     if (ram_reset_enabled()) {
         g_clear_pointer(&load.snapshot->map, g_array_unref);
@@ -310,7 +310,7 @@ static void note_failure(void)
     if (!load.changed) {
         return;
     }
-    ram_reset_set_part(load.snapshot->info.name);
+    ram_reset_partial_load_set(load.snapshot->info.name);
     if (load.times.was_reset) {
         ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_FAILED);
         ram_reset_template_close();

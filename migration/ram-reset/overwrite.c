@@ -1,8 +1,8 @@
 /*
  * The snapshots that a save overwrites, or a deletion deletes
  *
- * A snapshot replaces an older one of the same name only when it is complete: a
- * save that fails loses nothing.
+ * A new snapshot overwrites an old one of the same name only when it is
+ * complete.  A failed save loses nothing.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,22 +19,22 @@
 
 /* Protected by the BQL */
 static struct {
-    GArray *older;          /* snapshots of the name before the save; or NULL */
-    bool replaces;          /* the complete save deletes them */
+    GArray *old;            /* DiskSnapshot with the name, before the save */
+    bool overwrites;        /* the end of the save deletes them */
 } save;
 
-void ram_reset_replace_begin(const GPtrArray *disks, const char *name)
+void ram_reset_overwrite_begin(const GPtrArray *disks, const char *name)
 {
-    save.older = name ? ram_reset_disk_snapshots(disks, name) : NULL;
+    save.old = name ? ram_reset_disk_snapshots(disks, name) : NULL;
 }
 
-void ram_reset_replace_end(void)
+void ram_reset_overwrite_end(void)
 {
-    g_clear_pointer(&save.older, g_array_unref);
-    save.replaces = false;
+    g_clear_pointer(&save.old, g_array_unref);
+    save.overwrites = false;
 }
 
-static GArray *find_snapshots(const char *name, bool has_devices,
+static GArray *list_snapshots(const char *name, bool has_devices,
                               strList *devices)
 {
     g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
@@ -42,14 +42,14 @@ static GArray *find_snapshots(const char *name, bool has_devices,
     return ram_reset_disk_snapshots(disks, name);
 }
 
-/* Some formats (rbd) identify by name, and cannot have two of one name */
+/* Some formats (rbd) have no ids, so names must be unique in a disk */
 static bool is_known_by_name(const DiskSnapshot *s)
 {
     return !strcmp(s->sn.id_str, s->sn.name) &&
            strcmp(bdrv_get_format_name(s->bs), "qcow2");
 }
 
-/* A template with shared RAM, and one without */
+/* A snapshot may have one template with shared RAM, and one without */
 static void retire_templates_of(const DiskSnapshot *s)
 {
     RamResetSnapshot *snapshot = ram_reset_snapshot_get(s->bs, &s->sn);
@@ -65,8 +65,8 @@ static void retire_templates_of(const DiskSnapshot *s)
 }
 
 /*
- * These snapshots are going to be deleted, and their templates go with them.
- * If one is not deleted after all, the next load makes new ones.
+ * Delete the templates of snapshots that are about to be deleted.  If such a
+ * deletion fails, the next load makes a new template.
  */
 static void retire_templates(const GArray *snapshots)
 {
@@ -83,22 +83,22 @@ static void retire_templates(const GArray *snapshots)
 bool ram_reset_save_replaces(const char *name, bool has_devices,
                              strList *devices, Error **errp)
 {
-    for (unsigned i = 0; i < save.older->len; i++) {
-        if (is_known_by_name(&g_array_index(save.older, DiskSnapshot, i))) {
-            retire_templates(save.older);
-            g_array_set_size(save.older, 0);
+    for (unsigned i = 0; i < save.old->len; i++) {
+        if (is_known_by_name(&g_array_index(save.old, DiskSnapshot, i))) {
+            retire_templates(save.old);
+            g_array_set_size(save.old, 0);
             return bdrv_all_delete_snapshot(name, has_devices, devices,
                                             errp) >= 0;
         }
     }
-    save.replaces = true;
+    save.overwrites = true;
     return true;
 }
 
-static bool is_older(const DiskSnapshot *s)
+static bool overwrite_is_older(const DiskSnapshot *s)
 {
-    for (unsigned i = 0; save.older && i < save.older->len; i++) {
-        DiskSnapshot *old = &g_array_index(save.older, DiskSnapshot, i);
+    for (unsigned i = 0; save.old && i < save.old->len; i++) {
+        DiskSnapshot *old = &g_array_index(save.old, DiskSnapshot, i);
 
         if (old->bs == s->bs && !strcmp(old->sn.id_str, s->sn.id_str)) {
             return true;
@@ -109,18 +109,18 @@ static bool is_older(const DiskSnapshot *s)
 
 void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
 {
-    g_autoptr(GArray) all = find_snapshots(name, has_devices, devices);
+    g_autoptr(GArray) all = list_snapshots(name, has_devices, devices);
 
     for (unsigned i = 0; i < all->len; i++) {
         DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
 
-        if (!is_older(s)) {
+        if (!overwrite_is_older(s)) {
             bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, NULL);
         }
     }
 }
 
-/* Any change makes the format write its list, with earlier changes */
+/* Any change makes the format write its list with all earlier changes */
 static bool write_list(BlockDriverState *bs)
 {
     QEMUSnapshotInfo sn = { .name = "ram-reset-scratch" };
@@ -130,11 +130,11 @@ static bool write_list(BlockDriverState *bs)
 }
 
 /*
- * The snapshot may be gone although its deletion has failed.  But qcow2 removes
- * it from the list in memory before it writes the list, so that the image would
- * still have the old snapshot, in front of the new one.
+ * A failed deletion may still delete the snapshot.  But qcow2 removes it from
+ * the list in memory before it writes the list: if that write fails, the image
+ * still has the old snapshot, in front of the new one.
  */
-static bool delete_one(const DiskSnapshot *s, Error **errp)
+static bool delete_snapshot(const DiskSnapshot *s, Error **errp)
 {
     ERRP_GUARD();
     static bool warned;
@@ -156,19 +156,20 @@ static bool delete_one(const DiskSnapshot *s, Error **errp)
 }
 
 /*
- * If an old snapshot cannot be deleted, the new ones are: QEMU would revert a
- * disk with two snapshots of the name to the old one.  Some old ones may be
- * gone by then; QEMU refuses to load a snapshot that some disks lack.
+ * If the deletion of an old snapshot fails, delete the new ones: QEMU would
+ * revert a disk with two snapshots of the name to the old one.  Some disks may
+ * have no old snapshot by then; QEMU refuses to load such a snapshot.
  */
-bool ram_reset_delete_replaced(const char *name, bool has_devices,
-                               strList *devices, Error **errp)
+bool ram_reset_delete_overwritten(const char *name, bool has_devices,
+                                  strList *devices, Error **errp)
 {
-    if (!save.replaces) {
+    if (!save.overwrites) {
         return true;
     }
-    retire_templates(save.older);
-    for (unsigned i = 0; i < save.older->len; i++) {
-        if (!delete_one(&g_array_index(save.older, DiskSnapshot, i), errp)) {
+    retire_templates(save.old);
+    for (unsigned i = 0; i < save.old->len; i++) {
+        if (!delete_snapshot(&g_array_index(save.old, DiskSnapshot, i),
+                             errp)) {
             ram_reset_save_undo(name, has_devices, devices);
             return false;
         }
@@ -177,20 +178,20 @@ bool ram_reset_delete_replaced(const char *name, bool has_devices,
 }
 
 /*
- * An interrupted save may have left two snapshots of the name in a disk.  QEMU
- * deletes one in each disk.
+ * After an interrupted save, a disk may have two snapshots of the name.  QEMU
+ * deletes only one in each disk.
  */
 bool ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices, Error **errp)
 {
-    g_autoptr(GArray) all = find_snapshots(name, has_devices, devices);
+    g_autoptr(GArray) all = list_snapshots(name, has_devices, devices);
 
     retire_templates(all);
     for (unsigned i = 1; i < all->len; i++) {
         const DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i - 1);
 
         if (s->bs == g_array_index(all, DiskSnapshot, i).bs &&
-            !delete_one(s, errp)) {
+            !delete_snapshot(s, errp)) {
             return false;
         }
     }

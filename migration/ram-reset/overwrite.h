@@ -10,30 +10,30 @@
 #include "qapi/qapi-builtin-types.h"
 
 /*
- * @devices are the nodes that the user has named, if @has_devices.  BQL held.
- * See include/migration/ram-reset.h for the other functions.
+ * @devices are the nodes that the user has named, if @has_devices.  All
+ * functions need the BQL.  include/migration/ram-reset.h has the other ones.
  */
 
 /**
- * ram_reset_replace_begin: a save begins; vCPUs do not run
+ * ram_reset_overwrite_begin: a save begins, with vCPUs paused
  *
  * @disks: the disks that take part, of ram_reset_disks()
- * @name: of the snapshot, or NULL if QEMU chooses one
+ * @name: the name of the snapshot; NULL if QEMU chooses one
  */
-void ram_reset_replace_begin(const GPtrArray *disks, const char *name);
+void ram_reset_overwrite_begin(const GPtrArray *disks, const char *name);
 
 /**
- * ram_reset_replace_end: the save is over
+ * ram_reset_overwrite_end: the save has ended
  */
-void ram_reset_replace_end(void);
+void ram_reset_overwrite_end(void);
 
 /**
- * ram_reset_delete_replaced: delete the snapshots that the save replaces
+ * ram_reset_delete_overwritten: delete the old snapshots with the name @name
  *
- * Returns: false with @errp set if that fails; the new snapshot @name has been
+ * Returns: false with @errp set if a deletion fails; the new snapshot has been
  *     deleted then
  */
-bool ram_reset_delete_replaced(const char *name, bool has_devices,
-                               strList *devices, Error **errp);
+bool ram_reset_delete_overwritten(const char *name, bool has_devices,
+                                  strList *devices, Error **errp);
 
 #endif

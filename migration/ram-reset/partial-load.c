@@ -1,5 +1,5 @@
 /*
- * Whether the VM is whole, or has a part of a snapshot
+ * Whether the VM is whole, or has a partial load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,15 +12,15 @@
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/partial-load.h"
 
-static char *part_of;           /* tag of a snapshot, NULL if whole; BQL */
+static char *failed_tag;           /* of a partial load, else NULL; BQL */
 
 bool ram_reset_vm_is_whole(Error **errp)
 {
-    if (part_of) {
-        error_setg(errp, "The VM has a part of snapshot '%s', whose load has "
-                   "failed; load a snapshot, or reset the VM", part_of);
+    if (failed_tag) {
+        error_setg(errp, "The VM has a partial load of snapshot '%s', which "
+                   "failed; load a snapshot, or reset the VM", failed_tag);
     }
-    return !part_of;
+    return !failed_tag;
 }
 
 void ram_reset_set_error_of_cont(Error **errp)
@@ -36,7 +36,7 @@ bool ram_reset_may_migrate(Error **errp)
         return false;
     }
     if (runstate_check(RUN_STATE_RESTORE_VM)) {
-        /* there is no way from it to RUN_STATE_FINISH_MIGRATE */
+        /* QEMU has no transition from it to RUN_STATE_FINISH_MIGRATE */
         error_setg(errp, "The VM has been stopped to load a snapshot, and has "
                    "not been continued; continue it, then migrate it");
         return false;
@@ -44,40 +44,40 @@ bool ram_reset_may_migrate(Error **errp)
     return true;
 }
 
-void ram_reset_set_whole(void)
+void ram_reset_partial_load_clear(void)
 {
-    g_clear_pointer(&part_of, g_free);
+    g_clear_pointer(&failed_tag, g_free);
 }
 
 static void system_has_been_reset(void *opaque)
 {
-    ram_reset_set_whole();
+    ram_reset_partial_load_clear();
 }
 
 /*
- * Monitors and debuggers ask before they let the VM run; replay-seek does not.
- * Last in the order of these handlers, so that the others have the start behind
- * them when they are told of the stop.  vCPUs are resumed after all of them.
+ * Monitors and debuggers check the VM before they continue it; replay-seek does
+ * not.  This handler is the last one, so each other handler sees the start and
+ * then the stop.  vCPUs are resumed after all handlers.
  */
-static void do_not_run_part(void *opaque, bool running, RunState state)
+static void stop_partial_load(void *opaque, bool running, RunState state)
 {
     Error *err = NULL;
 
     if (running && !ram_reset_vm_is_whole(&err)) {
         warn_report_err(err);
-        vm_stop(RUN_STATE_PAUSED);      /* of which a debugger is told */
+        vm_stop(RUN_STATE_PAUSED);      /* notifies a debugger, too */
     }
 }
 
-void ram_reset_set_part(const char *tag)
+void ram_reset_partial_load_set(const char *tag)
 {
     static bool watching;
 
     if (!watching) {
         watching = true;
         qemu_register_reset_nosnapshotload(system_has_been_reset, NULL);
-        qemu_add_vm_change_state_handler_prio(do_not_run_part, NULL, INT_MAX);
+        qemu_add_vm_change_state_handler_prio(stop_partial_load, NULL, INT_MAX);
     }
-    g_free(part_of);
-    part_of = g_strdup(tag);
+    g_free(failed_tag);
+    failed_tag = g_strdup(tag);
 }

@@ -1,5 +1,5 @@
 /*
- * Whether the VM is whole, or has a part of a snapshot
+ * Whether the VM is whole, or has a partial load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,20 +8,21 @@
 #define MIGRATION_RAM_RESET_PARTIAL_LOAD_H
 
 /*
- * See ram_reset_vm_is_whole() for what follows from it.  BQL held.
+ * ram_reset_vm_is_whole() has the consequences.  All functions need the BQL.
  */
 
 /**
- * ram_reset_set_part: a load of snapshot @tag has failed, and had begun
+ * ram_reset_partial_load_set: a load of snapshot @tag has failed after it had
+ * changed the VM
  *
- * The VM is whole again after ram_reset_set_whole(), or a system reset other
- * than a load's own.
+ * The VM becomes whole by ram_reset_partial_load_clear(), or by a system reset
+ * that is no part of a load.
  */
-void ram_reset_set_part(const char *tag);
+void ram_reset_partial_load_set(const char *tag);
 
 /**
- * ram_reset_set_whole: a load has succeeded
+ * ram_reset_partial_load_clear: a load has succeeded, so the VM is whole
  */
-void ram_reset_set_whole(void);
+void ram_reset_partial_load_clear(void);
 
 #endif

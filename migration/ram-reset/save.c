@@ -1,5 +1,5 @@
 /*
- * RAM reset in the course of saving a snapshot
+ * The course of a save
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -31,15 +31,15 @@
 #include "migration/ram-reset/vmstate/mapped-ram.h"
 
 static struct {
-    /* The thread that saves; written before ram_reset_flags.saving is set */
+    /* The saving thread; written before ram_reset_flags.saving is set */
     QemuThread thread;
-    /* Where RAM's last section ends in the VM state saved last; BQL held */
+    /* Position of the last RAM footer in the last VM state, in bytes; BQL */
     int64_t ram_end;
-    bool writing;               /* the VM state; BQL held */
-    int64_t file_length;        /* of the disk before that */
+    bool writing;               /* the VM state is being written; BQL */
+    int64_t file_length;        /* of the image before that, in bytes; BQL */
 } save;
 
-/* HMP's savevm takes all disks, so that it has to be told which it is not to */
+/* HMP's savevm includes all disks; the hint says how to exclude a disk */
 static bool check_disks(bool has_devices, strList *devices, Error **errp)
 {
     ERRP_GUARD();
@@ -49,8 +49,8 @@ static bool check_disks(bool has_devices, strList *devices, Error **errp)
     }
     if (!has_devices && ram_reset_enabled()) {
         error_append_hint(errp, "Convert it to qcow2, make it read-only, or, "
-                          "if it need not go back with the guest, name it "
-                          "with keep-disks= of the ram-reset object.\n");
+                          "if a load need not revert it, name it with "
+                          "keep-disks= of the ram-reset object.\n");
     }
     return false;
 }
@@ -68,9 +68,9 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
 }
 
 /*
- * Of those who save RAM, savevm alone does so in the main thread, where a timer
- * syncs for a migration with auto-converge as well.  savevm has stopped vCPUs
- * before, so nobody writes to RAM until all of it is saved.
+ * Only savevm saves RAM in the main thread.  A timer of a migration with
+ * auto-converge calls this there, too.  savevm has stopped vCPUs before, so RAM
+ * does not change until all of it is saved.
  */
 void ram_reset_save_sync(void)
 {
@@ -87,8 +87,8 @@ void ram_reset_save_sync(void)
 }
 
 /*
- * A savevm that has failed leaves ram_reset_flags.saving set, and a migration
- * in another thread may come next.
+ * A failed savevm leaves ram_reset_flags.saving set, and a migration in another
+ * thread may follow.
  */
 bool ram_reset_do_save_zero(const void *page)
 {
@@ -98,7 +98,7 @@ bool ram_reset_do_save_zero(const void *page)
 void ram_reset_save_ram_done(QEMUFile *f)
 {
     qatomic_set(&ram_reset_flags.saving, false);
-    /* These, and devices of those targets, may lie between RAM's sections */
+    /* Bitmaps, and devices of these targets, may lie between RAM sections */
     save.ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
                    ? 0 : qemu_file_transferred(f) + RAM_RECORD;
@@ -136,14 +136,14 @@ QEMUFile *ram_reset_save_open(BlockDriverState *bs)
     return qemu_file_new_output(QIO_CHANNEL(ioc));
 }
 
-/* A guest may have asked for the unplug of a disk, or a block job ended */
+/* A guest or a block job may have removed the disk during the save */
 static bool check_disk(BlockDriverState *bs, bool has_devices,
                        strList *devices, Error **errp)
 {
     g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
 
     if (!g_ptr_array_find(disks, bs, NULL)) {
-        error_setg(errp, "Disk '%s', where the VM state has been written, has "
+        error_setg(errp, "Disk '%s', which has the VM state, has "
                    "been removed during the save",
                    bdrv_get_device_or_node_name(bs));
         return false;
@@ -151,8 +151,8 @@ static bool check_disk(BlockDriverState *bs, bool has_devices,
     return true;
 }
 
-static bool complete(BlockDriverState *bs, const char *name, bool has_devices,
-                     strList *devices, Error **errp)
+static bool save_complete(BlockDriverState *bs, const char *name,
+                          bool has_devices, strList *devices, Error **errp)
 {
     bool ok;
 
@@ -160,8 +160,8 @@ static bool complete(BlockDriverState *bs, const char *name, bool has_devices,
         ram_reset_save_undo(name, has_devices, devices);
         return false;
     }
-    /* The template that is open may be one that is deleted now */
-    ok = ram_reset_delete_replaced(name, has_devices, devices, errp);
+    /* The deletion may have removed the open template */
+    ok = ram_reset_delete_overwritten(name, has_devices, devices, errp);
     ram_reset_template_close();
     if (ok) {
         note_saved(bs, name);
@@ -173,7 +173,7 @@ int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
                        bool has_devices, strList *devices, Error **errp)
 {
     ram_reset_unpopulated_end();
-    if (ret >= 0 && !complete(bs, name, has_devices, devices, errp)) {
+    if (ret >= 0 && !save_complete(bs, name, has_devices, devices, errp)) {
         ret = -EIO;
     }
     if (ret < 0 && save.writing) {
@@ -184,8 +184,8 @@ int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
 }
 
 /*
- * vCPUs are paused before disks are looked up: to stop the VM releases the BQL,
- * and a vCPU may then unplug a disk.
+ * Pause vCPUs before the disks are listed.  A stop of the VM releases the BQL,
+ * and a running vCPU could unplug a disk then.
  */
 bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
                    bool has_devices, strList *devices, Error **errp)
@@ -197,10 +197,10 @@ bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
         pause_all_vcpus();
     }
     disks = ram_reset_disks(has_devices, devices);
-    ram_reset_replace_begin(disks, name);
+    ram_reset_overwrite_begin(disks, name);
     ok = ram_reset_do_save(name, overwrite, vmstate, has_devices, devices,
                            errp);
-    ram_reset_replace_end();
+    ram_reset_overwrite_end();
     g_ptr_array_unref(disks);
     if (!ok) {
         resume_all_vcpus();

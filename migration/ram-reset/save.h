@@ -1,5 +1,5 @@
 /*
- * RAM reset in the course of saving a snapshot
+ * The course of a save
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,11 +11,13 @@
 #include "migration/qemu-file-types.h"
 
 /**
- * ram_reset_save_open: open the file for the VM state that is to be saved
+ * ram_reset_save_open: open a VM state for writing
  *
- * @bs: where the VM state goes; drained.  With the BQL held.
+ * @bs: the image for the VM state, drained
  *
- * Returns: a file, to be closed by the caller
+ * With the BQL held.
+ *
+ * Returns: a file; the caller closes it with qemu_fclose()
  */
 QEMUFile *ram_reset_save_open(BlockDriverState *bs);
 

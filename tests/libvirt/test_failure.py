@@ -75,7 +75,7 @@ def test_resume_after_a_load_that_failed_is_refused(plain_guest):
     damage(plain_guest)
     assert 'Error' in plain_guest.hmp(f'loadvm {TAG}')
     for _ in range(2):
-        with pytest.raises(LibvirtError, match='a part of snapshot'):
+        with pytest.raises(LibvirtError, match='a partial load of snapshot'):
             plain_guest.virsh('resume')
         assert plain_guest.state() == 'paused'
     assert plain_guest.hmp(f'loadvm {OTHER}') == ''

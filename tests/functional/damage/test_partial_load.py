@@ -11,7 +11,7 @@ from lib.machine import MIB, MachineError
 
 RAM_SIZE = 64 * MIB
 AREA = Ring3.FIRST_FREE, 8 * MIB
-PART = "a part of snapshot 'bad'"
+PART = "a partial load of snapshot 'bad'"
 DAMAGES = {'ram': damage_ram_records, 'device': damage_device}
 
 

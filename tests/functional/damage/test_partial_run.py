@@ -17,7 +17,7 @@ from lib.vmstate import VMState
 
 RAM_SIZE = 64 * MIB
 AREA = Ring3.FIRST_FREE, 8 * MIB
-PART = "a part of snapshot 'bad'"
+PART = "a partial load of snapshot 'bad'"
 FAILS = 'Error|Unknown|load'
 # Debuggers have no answer: they are told of the next stop
 BY_DEBUGGER = ('c', 's', 'vCont;c', 'vCont;s:1', 'vCont;s:1;c', 'D')

@@ -128,7 +128,7 @@ def test_what_is_wrong_is_named(tmp_path, flip, accel, way, what):
                 pytest.raises(MachineError, match=names):
             guest.load(TAG)
         assert guest.status() == 'restore-vm'
-        with pytest.raises(MachineError, match='part of snapshot'):
+        with pytest.raises(MachineError, match='partial load of snapshot'):
             guest.cont()
         guest.load(TAG)
         guest.cont()

@@ -44,7 +44,7 @@ SANITIZER = re.compile(
 OWN = re.compile(r'Assertion `bus->irq_count\[i\] == 0\' failed')
 BAD_DISK_ERRORS = 24
 DISK_ERROR = re.compile('Input/output error|No space left on device')
-PART = re.compile('has a part of snapshot')
+PART = re.compile('has a partial load of snapshot')
 CORRUPT = re.compile('RAM is not what the snapshot has')
 
 

@@ -28,7 +28,8 @@ GOOD, BAD = 'good', 'bad'
 # Messages of a load when RAM and devices are not the old ones any more
 BEGUN = re.compile('while loading VM state|RAM is not what the snapshot has|'
                    'RAM cannot be verified|has no end of RAM')
-PART = f"a part of snapshot '{BAD}'"     # what ours says when it is not to run
+# Ours refuses to run such a VM
+PART = f"a partial load of snapshot '{BAD}'"
 # Half of all devices' state would be the table of this, and if a bit in there
 # is for a bus that is not, QEMU's reset never ends: it is found too often
 NO_HOTPLUG = ('-global', 'PIIX4_PM.acpi-root-pci-hotplug=off',

@@ -205,7 +205,7 @@ static void test_failed_load(void)
     answer = qtest_qmp(s.vm->qts, "{'execute': 'migrate', "
                        "'arguments': {'uri': 'exec:cat >/dev/null'}}");
     error = qdict_get_str(qdict_get_qdict(answer, "error"), "desc");
-    g_assert_nonnull(strstr(error, "has a part of snapshot 'b'"));
+    g_assert_nonnull(strstr(error, "has a partial load of snapshot 'b'"));
 
     /* a good one mends it */
     vm_load(s.vm, "a");
