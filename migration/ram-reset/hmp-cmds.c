@@ -11,12 +11,12 @@
 #include "monitor/hmp.h"
 #include "monitor/monitor.h"
 
-/* Wrapped texts are not wider */
+/* Width of wrapped texts */
 #define COLUMNS     78
-/* RAM blocks of less are summed up in one line, as are ROMs */
+/* ROMs, and RAM blocks below this size in bytes, share one line */
 #define SMALL_BLOCK (1 << 20)
 
-/* A line "LABEL   TEXT", without the newline */
+/* Begin a line with LABEL and spaces */
 static void print_label(Monitor *mon, const char *label)
 {
     monitor_printf(mon, "%-15s ", label);
@@ -29,7 +29,7 @@ static void add_words(GString *text, bool wanted, const char *words)
     }
 }
 
-/* 0 is left out */
+/* Omits 0 */
 static void add_number(GString *text, uint64_t number, const char *what)
 {
     g_autofree char *words = g_strdup_printf("%" PRIu64 " %s", number, what);
@@ -259,7 +259,7 @@ static bool is_minor(const RamResetBlockInfo *b)
     return (b->rom || b->size < SMALL_BLOCK) && !b->fallback;
 }
 
-static void add_block(RamResetBlockInfo *sum, const RamResetBlockInfo *b)
+static void sum_block(RamResetBlockInfo *sum, const RamResetBlockInfo *b)
 {
     sum->size += b->size;
     sum->reset_ns += b->reset_ns;
@@ -286,7 +286,7 @@ static void print_blocks(Monitor *mon, const RamResetBlockInfoList *blocks)
     }
     for (l = blocks; l; l = l->next) {
         if (is_minor(l->value)) {
-            add_block(&sum, l->value);
+            sum_block(&sum, l->value);
             minor++;
         } else {
             print_block(mon, l->value);
@@ -330,7 +330,7 @@ static bool is_reason_new(const RamResetLoadedDevicesList *before,
     return before == entry;
 }
 
-/* Wrapped; all that have the reason of @entry, which is the first of them */
+/* Print all classes with the reason of @entry, which is the first of them */
 static void print_devices_of(Monitor *mon,
                              const RamResetLoadedDevicesList *entry)
 {

@@ -1,5 +1,5 @@
 /*
- * RAM reset: the context in which snapshot jobs do their work
+ * The context in which snapshot jobs run
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
 
-static bool is_any_left(void)
+static bool has_snapshot_job(void)
 {
     JOB_LOCK_GUARD();
 
@@ -27,10 +27,10 @@ static bool is_any_left(void)
     return false;
 }
 
-/* QEMU waits for jobs when it ends, but polls the main context only */
-static void finish_jobs(Notifier *n, void *opaque)
+/* At its end, QEMU waits for jobs, but polls only the main context */
+static void complete_snapshot_jobs(Notifier *n, void *opaque)
 {
-    while (is_any_left()) {
+    while (has_snapshot_job()) {
         aio_poll(iohandler_get_aio_context(), false);
         aio_poll(qemu_get_aio_context(), false);
     }
@@ -38,7 +38,7 @@ static void finish_jobs(Notifier *n, void *opaque)
 
 AioContext *ram_reset_job_context(void)
 {
-    static Notifier shutdown = { .notify = finish_jobs };
+    static Notifier shutdown = { .notify = complete_snapshot_jobs };
     static bool watching;
 
     if (!watching) {

@@ -1,5 +1,5 @@
 /*
- * RAM reset in the course of loading a snapshot
+ * The course of a load
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -36,29 +36,29 @@
 #include "system/ram-reset/machine/vmgenid.h"
 #include "system/ram-reset/trace.h"
 
-/* Whether RAM is what the snapshot has */
+/* The result of the checks of RAM */
 typedef struct Verdict {
-    bool ram_ended;             /* the VM state has an end of RAM */
+    bool ram_ended;             /* the last RAM section has been loaded */
     bool verified;
-    Error *err;                 /* why RAM is not what it was */
+    Error *err;                 /* why RAM differs from the snapshot */
 } Verdict;
 
 /* Protected by the BQL, as all of load_snapshot() is */
 static struct {
     bool active;
-    bool changed;               /* the VM is not what it was */
+    bool changed;               /* a disk or the machine has changed */
     bool vcpus_borrowed;
-    GArray *disks;              /* DiskSnapshot of each */
-    BlockDriverState *bs;       /* where the VM state is */
+    GArray *disks;              /* a DiskSnapshot for each disk */
+    BlockDriverState *bs;       /* the image with the VM state */
     RamResetSnapshot *snapshot;
     RamResetTimes times;
     LoadPlan plan;
     RamSections sections;
-    bool skipped;               /* RAM, in the section that is being loaded */
+    bool skipped;               /* the current section has skipped RAM */
     Verdict verdict;
 } load;
 
-static int64_t now(void)
+static int64_t load_now(void)
 {
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
 }
@@ -67,12 +67,12 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
                             bool has_devices, strList *devices, Error **errp)
 {
     g_autoptr(GPtrArray) disks = ram_reset_disks(has_devices, devices);
-    g_autoptr(GArray) parts = NULL;
+    g_autoptr(GArray) snapshots = NULL;
     RamResetSnapshot *snapshot;
-    int64_t start = now();
+    int64_t start = load_now();
 
-    parts = ram_reset_snapshots_made_together(disks, bs, sn, errp);
-    if (!parts || !ram_reset_check_disks(disks, errp)) {
+    snapshots = ram_reset_snapshots_made_together(disks, bs, sn, errp);
+    if (!snapshots || !ram_reset_check_disks(disks, errp)) {
         return false;
     }
     snapshot = ram_reset_snapshot_get(bs, sn);
@@ -81,10 +81,10 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
     }
     ram_reset_monitors_no_delay();
     load.active = true;
-    load.disks = g_steal_pointer(&parts);
+    load.disks = g_steal_pointer(&snapshots);
     load.bs = bs;
     load.snapshot = snapshot;
-    load.times = (RamResetTimes) { .start = start, .checked = now() };
+    load.times = (RamResetTimes) { .start = start, .checked = load_now() };
     trace_ram_reset_load_begin(sn->name);
     return true;
 }
@@ -123,18 +123,18 @@ void ram_reset_load_reverted(void)
         load.vcpus_borrowed = true;
         load_plan_freeze(&load.plan);
     }
-    load.times.reverted = now();
+    load.times.reverted = load_now();
 }
 
 void ram_reset_load_begin(void)
 {
     load_plan_check(&load.plan, load.bs);
-    load.times.was_reset = now();
+    load.times.was_reset = load_now();
     ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
     ram_reset_renew_vmgenid();
     load_plan_begin_ram(&load.plan);
-    load.times.zeroed = now();
+    load.times.zeroed = load_now();
 }
 
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
@@ -145,8 +145,8 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 }
 
 /*
- * QEMU loads the first section in any case: after it comes what devices want
- * to have loaded before RAM.
+ * QEMU always loads the first section: sections of devices that must be loaded
+ * before the rest of RAM may follow it.
  */
 bool ram_reset_load_skip(QEMUFile *f)
 {
@@ -173,8 +173,8 @@ bool ram_reset_load_skip(QEMUFile *f)
                    ram_sections_skip(&load.sections, ram_end);
     if (load.sections.count == 2 && !load.skipped) {
         if (load.plan.unchanged) {
-            error_setg(&load.verdict.err, "RAM does not end where it did in "
-                       "the VM state, and devices have been left alone");
+            error_setg(&load.verdict.err, "the end of RAM in the VM state has "
+                       "moved, and unchanged devices were not loaded");
         }
         load_plan_give_up(&load.plan, ram_reset_blocker(
                               RAM_RESET_BLOCKER_VM_STATE_CHANGED));
@@ -187,7 +187,7 @@ void ram_reset_load_section(uint8_t type)
     load.sections.last = type == QEMU_VM_SECTION_END;
 }
 
-/* RAM has just become what the snapshot has, other than by a rewind */
+/* RAM is complete: after the last RAM section, unless the load is a rewind */
 static void make_template_and_baseline(void)
 {
     const LoadPlan *p = &load.plan;
@@ -204,10 +204,10 @@ static void make_template_and_baseline(void)
 
 static void complete_zeroing(void)
 {
-    int64_t before = now();
+    int64_t before = load_now();
 
     ram_reset_complete_zeroing();
-    load.times.completing = now() - before;
+    load.times.completing = load_now() - before;
     load.verdict.ram_ended = true;
 }
 
@@ -224,7 +224,7 @@ void ram_reset_load_ram_done(int ret)
     if (!load.plan.ram_end) {
         ram_sections_note_end(&load.sections);
     }
-    /* QEMU has not made zero what mapped-ram snapshots do not store */
+    /* QEMU has not cleared pages that a mapped-ram snapshot does not store */
     if (last_section && !ret && migrate_mapped_ram() && ram_reset_enabled() &&
         !v->err) {
         ram_reset_clear_absent(load.bs, load.sections.start, &v->err);
@@ -238,15 +238,15 @@ void ram_reset_load_ram_done(int ret)
     if (last_section && load.plan.way != LOAD_REWIND) {
         make_template_and_baseline();
     }
-    load.times.ram_loaded = load.times.ram_verified = now();
+    load.times.ram_loaded = load.times.ram_verified = load_now();
     if (last_section && ram_reset_verify_wanted() && !v->err) {
         v->verified = ram_reset_check_content(load.bs, &v->err);
-        load.times.ram_verified = now();
+        load.times.ram_verified = load_now();
     }
 }
 
-/* @ret: as of ram_reset_load_end(); false with @errp set only if it is >= 0 */
-static bool is_what_the_snapshot_has(int ret, Error **errp)
+/* @ret is that of ram_reset_load_end(); returns true if it is negative */
+static bool load_is_valid(int ret, Error **errp)
 {
     int64_t ram_end = load.plan.ram_end ?: load.sections.end;
     Verdict *v = &load.verdict;
@@ -258,18 +258,17 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
         error_setg(errp, "the VM state asks QEMU to end the load");
     } else if (v->err) {
         if (load.plan.way != LOAD_WHOLE) {
-            ram_reset_template_remove("RAM that was taken from it is not what "
-                                      "the snapshot has");
+            ram_reset_template_remove("its RAM is not what the snapshot has");
         }
         error_propagate(errp, g_steal_pointer(&v->err));
     } else if (!v->ram_ended && ram_reset_enabled()) {
         error_setg(errp, "the VM state has no end of RAM, devices have been "
-                   "loaded before it was what the snapshot has");
+                   "loaded before RAM was complete");
     } else if (!v->verified && ram_reset_verify_wanted()) {
-        error_setg(errp, "RAM cannot be verified: it was switched on in the "
-                   "middle of the load");
+        error_setg(errp, "RAM cannot be verified: verify=on was set during the "
+                   "load");
     } else {
-        /* Where devices begin in a mapped-ram snapshot is not known */
+        /* The position of devices in a mapped-ram snapshot is unknown */
         return !ram_reset_verify_wanted() || migrate_mapped_ram() ||
                ram_reset_check_devices(load.bs, &load.snapshot->info, ram_end,
                                        errp);
@@ -277,7 +276,7 @@ static bool is_what_the_snapshot_has(int ret, Error **errp)
     return false;
 }
 
-static RamResetLoadInfo *finish(bool success)
+static RamResetLoadInfo *load_finish(bool success)
 {
     LoadPlan *p = &load.plan;
     RamResetLoadInfo *info = g_new0(RamResetLoadInfo, 1);
@@ -294,7 +293,7 @@ static RamResetLoadInfo *finish(bool success)
     return info;
 }
 
-static void note_success(void)
+static void load_note_success(void)
 {
     ram_reset_partial_load_clear();
     ram_reset_snapshot_set_current(ram_reset_enabled() ? load.snapshot : NULL);
@@ -305,7 +304,7 @@ static void note_success(void)
     ram_reset_expire_timers();
 }
 
-static void note_failure(void)
+static void load_note_failure(void)
 {
     if (!load.changed) {
         return;
@@ -331,18 +330,18 @@ bool ram_reset_load_end(int ret, Error **errp)
     }
     ram_reset_map_thaw();
     ram_reset_slots_change(false);
-    load.times.end = now();
-    ok = is_what_the_snapshot_has(ret, errp);
-    load.times.verified = ram_reset_verify_wanted() ? now() : 0;
+    load.times.end = load_now();
+    ok = load_is_valid(ret, errp);
+    load.times.verified = ram_reset_verify_wanted() ? load_now() : 0;
     ram_reset_code_release(ok && !ret && load.plan.way == LOAD_REWIND,
                            ok && !ret);
-    info = finish(ok && !ret);
+    info = load_finish(ok && !ret);
     ram_reset_devices_loaded(load.snapshot, info->success);
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);
     if (info->success) {
-        note_success();
+        load_note_success();
     } else {
-        note_failure();
+        load_note_failure();
     }
     ram_reset_count_load(info);
 

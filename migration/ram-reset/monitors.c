@@ -1,5 +1,5 @@
 /*
- * Monitors on TCP answer at once
+ * Monitors on TCP without Nagle's algorithm
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,12 +11,12 @@
 #include "system/ram-reset-load.h"
 #include "migration/ram-reset/monitors.h"
 
-/* A monitor's thread holds this lock when it drops the connection */
+/* The lock keeps the monitor's thread from dropping the connection */
 static void disable_delay(SocketChardev *s)
 {
     QEMU_LOCK_GUARD(&CHARDEV(s)->chr_write_lock);
 
-    s->do_nodelay = true;       /* for the clients to come */
+    s->do_nodelay = true;       /* for later clients */
     if (s->ioc) {
         qio_channel_set_delay(s->ioc, false);
     }

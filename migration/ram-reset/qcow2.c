@@ -2,7 +2,7 @@
  * The VM state in the active layer of a qcow2 image
  *
  * QEMU first writes a VM state to the active layer, and then makes a snapshot.
- * If the save fails in between, the image keeps the clusters.
+ * If the save fails in between, the clusters stay allocated.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,7 +13,7 @@
 #include "block/qcow2.h"
 #include "migration/ram-reset/qcow2.h"
 
-/* The image that has the VM state of @bs; NULL if it is no qcow2 image */
+/* Returns the qcow2 image with the VM state of @bs; NULL if there is none */
 static BlockDriverState *GRAPH_RDLOCK find_image(BlockDriverState *bs)
 {
     while (bs && bs->drv && strcmp(bs->drv->format_name, "qcow2")) {
@@ -35,7 +35,7 @@ static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)
     BDRVQcow2State *s = bs->opaque;
     uint64_t step = UINT64_C(1) << (s->cluster_bits + s->l2_bits);
 
-    /* To discard clusters without an L2 table would allocate one */
+    /* A discard of clusters without an L2 table would allocate one */
     for (int i = s->l1_vm_state_index; i < s->l1_size; i++) {
         if (s->l1_table[i] & L1E_OFFSET_MASK) {
             qcow2_cluster_discard(bs, i * step, step, QCOW2_DISCARD_SNAPSHOT,
@@ -44,7 +44,7 @@ static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)
     }
 }
 
-/* Returns the length that the file needs; -1 if it is not known */
+/* Returns the length that the file needs, in bytes; -1 if it is unknown */
 static int64_t GRAPH_RDLOCK used_length(BlockDriverState *bs, int64_t length)
 {
     BDRVQcow2State *s = bs->opaque;
@@ -65,7 +65,7 @@ void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length)
     }
     discard_vmstate(bs);
     length = bdrv_getlength(bs->file->bs);
-    /* Flush: tables in the file must not name clusters that are cut off */
+    /* Flush, so no table in the file refers to a cluster that is cut off */
     if (length <= file_length || bdrv_flush(bs) < 0) {
         return;
     }

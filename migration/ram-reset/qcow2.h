@@ -9,23 +9,23 @@
 
 #include "block/block.h"
 
-/* The BQL must be held, and @bs drained.  @bs may be a filter, or raw */
+/* All functions need the BQL and a drained @bs, which may be a filter or raw */
 
 /**
  * ram_reset_qcow2_file_length: the length of the file of @bs
  *
- * Returns: bytes; -1 if @bs is no qcow2 image
+ * Returns: the length in bytes; -1 if @bs is no qcow2 image
  */
 int64_t ram_reset_qcow2_file_length(BlockDriverState *bs);
 
 /**
- * ram_reset_qcow2_drop_vmstate: free the clusters that a failed save has used
+ * ram_reset_qcow2_drop_vmstate: free the VM state of a failed save in the
+ * active layer
  *
- * @file_length: of ram_reset_qcow2_file_length(), before the save
+ * @file_length: the result of ram_reset_qcow2_file_length() before the save
  *
- * Frees the clusters of the VM state in the active layer, and cuts off the
- * unused end of the file, down to @file_length at most.  A full or damaged disk
- * is no error: some of that may be left undone.
+ * Then cuts off the unused end of the file, but not below @file_length.  Errors
+ * of a full or damaged disk are ignored: some clusters may stay allocated.
  */
 void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length);
 

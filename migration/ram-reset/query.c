@@ -1,5 +1,5 @@
 /*
- * QMP command for RAM reset: objects, and what loads have done
+ * QMP command for RAM reset: objects, and results of loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,17 +16,17 @@
 #include "migration/ram-reset/query.h"
 #include "migration/ram-reset/verify/self-check.h"
 
-/* So many loads show a rare slow one, and few enough are soon all new */
+/* Enough to show a rare slow load, and few enough to be soon all recent */
 #define RECENT 100
 
 /* Protected by the BQL */
 static struct {
     uint64_t loads, failed, rewinds;
     RamResetLoadInfo *last;     /* NULL before the first one */
-    RamResetPhases recent[RECENT];      /* of load n at n % RECENT */
+    RamResetPhases recent[RECENT];      /* load n is at n % RECENT */
 } done;
 
-static uint64_t phase(int64_t from, int64_t to)
+static uint64_t query_phase(int64_t from, int64_t to)
 {
     return from && to ? to - from : 0;
 }
@@ -35,16 +35,16 @@ RamResetPhases *ram_reset_query_phases(const RamResetTimes *times)
 {
     RamResetPhases *phases = g_new0(RamResetPhases, 1);
 
-    phases->check = phase(times->start, times->checked);
-    phases->disk_revert = phase(times->checked, times->reverted);
-    phases->system_reset = phase(times->reverted, times->was_reset);
-    phases->ram_reset = phase(times->was_reset, times->zeroed) +
+    phases->check = query_phase(times->start, times->checked);
+    phases->disk_revert = query_phase(times->checked, times->reverted);
+    phases->system_reset = query_phase(times->reverted, times->was_reset);
+    phases->ram_reset = query_phase(times->was_reset, times->zeroed) +
                         times->completing;
-    phases->ram_load = phase(times->zeroed + times->completing,
-                             times->ram_loaded);
-    phases->device_load = phase(times->ram_verified, times->end);
-    phases->verify = phase(times->ram_loaded, times->ram_verified) +
-                     phase(times->end, times->verified);
+    phases->ram_load = query_phase(times->zeroed + times->completing,
+                                   times->ram_loaded);
+    phases->device_load = query_phase(times->ram_verified, times->end);
+    phases->verify = query_phase(times->ram_loaded, times->ram_verified) +
+                     query_phase(times->end, times->verified);
     phases->total = (times->verified ?: times->end) - times->start;
     return phases;
 }

@@ -1,5 +1,5 @@
 /*
- * What query-ram-reset says of loads
+ * The results of loads, for query-ram-reset
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,13 +10,14 @@
 #include "qapi/qapi-types-ram-reset.h"
 
 /**
- * RamResetTimes: when each phase of a load ended, in ns; 0 if it has not
+ * RamResetTimes: the end of each phase of a load, in ns of QEMU_CLOCK_REALTIME;
+ * 0 if the load has not come so far
  *
- * @start: the load began
- * @ram_verified: RAM was compared, or need not be
- * @verified: devices were compared; 0 if they need not be
- * @completing: not when, but how long it took to complete pending zeroing
- *     after RAM was loaded; counts as a part of making RAM zero
+ * @start: the begin of the load
+ * @ram_verified: the end of the check of RAM, or of its load without verify=on
+ * @verified: the end of the check of devices; 0 without verify=on
+ * @completing: the duration of pending zeroing after RAM was loaded, in ns;
+ *     counts as RAM reset
  */
 typedef struct RamResetTimes {
     int64_t start, checked, reverted, was_reset, zeroed, ram_loaded, end;
@@ -24,14 +25,18 @@ typedef struct RamResetTimes {
 } RamResetTimes;
 
 /**
- * ram_reset_query_phases: the length of each phase, owned by the caller
+ * ram_reset_query_phases: the duration of each phase, in ns
+ *
+ * Returns: to be freed by the caller
  */
 RamResetPhases *ram_reset_query_phases(const RamResetTimes *times);
 
 /**
- * ram_reset_count_load: a load has ended, which is the last one from now on
+ * ram_reset_count_load: count a load that has ended, as the last load
  *
- * @info: what there is to say of it; ownership goes to the function
+ * @info: its results; the function takes ownership
+ *
+ * With the BQL held.
  */
 void ram_reset_count_load(RamResetLoadInfo *info);
 
