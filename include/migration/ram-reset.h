@@ -1,7 +1,6 @@
 /*
- * RAM reset in the course of loading and saving snapshots
- *
- * What QEMU's own files call, and hw/misc/snapctl-command.c.
+ * The course of loads and saves, for QEMU's own files and
+ * hw/misc/snapctl-command.c
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,122 +14,126 @@
 #include "system/ram-reset.h"
 
 /**
- * ram_reset_migration_is_over: whether migration allows to save or load a
- * snapshot.  With the BQL held.
+ * ram_reset_migration_is_over: whether no migration prevents a save or a load
  *
  * migration_is_running() is false as soon as a migration has failed or
- * completed, while its thread and its file may still be there.
+ * completed, but its thread and its file may still exist.  With the BQL held.
  */
 bool ram_reset_migration_is_over(void);
 
 /**
  * ram_reset_vm_is_whole: whether the VM may run, be saved or migrated
  *
- * It may not when a load has failed that had begun to change disks or RAM,
- * until another load succeeds or the VM is reset.  With the BQL held.
+ * A load that fails after it has begun to change disks or RAM leaves the VM
+ * with a partial load, until another load succeeds or the VM is reset.  With
+ * the BQL held.
  *
- * Returns: false with @errp set in that case
+ * Returns: false with @errp set if the VM has a partial load
  */
 bool ram_reset_vm_is_whole(Error **errp);
 
 /**
- * ram_reset_set_error_of_cont: set @errp to why runstate_needs_reset()
+ * ram_reset_set_error_of_cont: set @errp to the reason why the VM needs a reset
  */
 void ram_reset_set_error_of_cont(Error **errp);
 
 /**
- * ram_reset_may_migrate: whether the VM is whole, and in a run state that it
- * can leave for a migration
+ * ram_reset_may_migrate: whether the VM may begin a migration
  *
- * Returns: false with @errp set if it is not
+ * With the BQL held.
+ *
+ * Returns: false with @errp set if the VM has a partial load, or a run state
+ *     without a transition to a migration
  */
 bool ram_reset_may_migrate(Error **errp);
 
 /**
- * ram_reset_job_context: where snapshot jobs schedule the bottom half that does
- * their work
+ * ram_reset_job_context: the context for the bottom halves of snapshot jobs
  *
- * Only the main loop runs it, in a turn of its own.  Whoever polls for I/O
- * would run a bottom half of the main context, too: in the midst of a save, a
- * load, a device's reset, or a vCPU's access to a device.
+ * Only the main loop runs a bottom half of this context, in a turn of its own.
+ * A nested poll for I/O would run a bottom half of the main context, too:
+ * during a save, a load, a device's reset, or a vCPU's access to a device.
  *
  * Returns: a borrowed reference
  */
 AioContext *ram_reset_job_context(void);
 
 /**
- * ram_reset_vcpus_stop: as vm_stop(), without waking up a vCPU that is the only
- * one, and has stopped for ram_reset_vcpu_stop_current()
+ * ram_reset_vcpus_stop: stop the VM as vm_stop() does, but do not wake up a
+ * vCPU that is the only one, and has stopped for ram_reset_vcpu_stop_current()
  */
 void ram_reset_vcpus_stop(RunState state);
 
 /**
- * ram_reset_vcpu_stop_current: as cpu_stop_current(), and then call @function
+ * ram_reset_vcpu_stop_current: stop this vCPU as cpu_stop_current() does, then
+ * call @function
  *
- * It is called at once if this is no vCPU's thread, and never if the vCPU is
+ * Calls @function at once outside vCPU threads, and never if the vCPU is
  * unplugged before it has stopped.
  */
 void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
 
 /*
- * What load_snapshot() calls, in this order, with the BQL held.  Whatever
- * way a load is asked for (HMP loadvm, QMP snapshot-load, -loadvm), it comes
- * through here.  Without a ram-reset object little more than times are taken.
+ * load_snapshot() calls these functions in this order, with the BQL held.  All
+ * loads (HMP loadvm, QMP snapshot-load, -loadvm, snapctl) call it.  Without a
+ * ram-reset object, the functions do little more than to record times.
  */
 
 /**
  * ram_reset_load_prepare: check that a load may begin
  *
- * @bs: where the VM state is
- * @sn: a snapshot in @bs of the name that is wanted; becomes the one to load,
+ * @bs: the image with the VM state
+ * @sn: a snapshot in @bs with the requested name; set to the snapshot to load,
  *     if @bs has several
- * @devices: the nodes that the load was asked for, if @has_devices
+ * @devices: the nodes that the user has named, if @has_devices
  *
- * Returns: false with @errp set if the load is refused: the disks have no
- * snapshots that were made together, one cannot be reverted, or a device cannot
- * be migrated; or, with a ram-reset object, a migration is under way, postcopy
- * or COLO is set up, or the snapshot is one of another machine or RAM layout.
- * Nothing has been changed then.
+ * Refuses the load if the disks have no snapshots that were made together, a
+ * disk cannot be reverted, or a device cannot be migrated.  With a ram-reset
+ * object, also refuses it during a migration, with postcopy or COLO, or if the
+ * snapshot is of another machine or RAM layout.
+ *
+ * Returns: false with @errp set if the load is refused; nothing has been
+ *     changed then
  */
 bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
                             bool has_devices, strList *devices, Error **errp);
 
 /**
- * ram_reset_load_revert: revert each disk to its snapshot; I/O is drained
+ * ram_reset_load_revert: revert each disk to its snapshot, with I/O drained
  *
  * Returns: 0, or -1 with @errp set
  */
 int ram_reset_load_revert(Error **errp);
 
 /**
- * ram_reset_open_vmstate: the file that a VM state is read from, or written to
+ * ram_reset_open_vmstate: open a VM state for reading or writing
  *
- * @bs: where the VM state is; when it is read, that of the load that has been
- *     prepared, and disks have been reverted
+ * @bs: the image with the VM state; for reading that of the prepared load,
+ *     after disks have been reverted
  *
- * Returns: a file, to be closed by the caller
+ * Returns: a file; the caller closes it with qemu_fclose()
  */
 QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write);
 
 /**
- * ram_reset_load_reverted: disks have been reverted; system reset comes next
+ * ram_reset_load_reverted: prepare the system reset, after disks have been
+ * reverted
  */
 void ram_reset_load_reverted(void);
 
 /**
- * ram_reset_load_begin: make RAM zero, or what the snapshot has; the system
- * reset is over
+ * ram_reset_load_begin: clear or restore RAM, after the system reset
  */
 void ram_reset_load_begin(void);
 
 void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags);
 
 /**
- * ram_reset_load_page: a page record is going to be loaded
+ * ram_reset_load_page: QEMU is about to load a page record
  *
  * @rb: the RAM block
- * @offset: of the page in it, in bytes
- * @flags: the record's RAM_SAVE_FLAG_*
+ * @offset: the position of the page in @rb, in bytes
+ * @flags: the RAM_SAVE_FLAG_* of the record
  */
 static inline void ram_reset_load_page(RAMBlock *rb, ram_addr_t offset,
                                        int flags)
@@ -148,8 +151,8 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr);
  * @f: the stream, just behind a zero record
  * @addr: the address in that record
  *
- * Consumes the records that follow for as long as each is for the next page of
- * the same RAM block, and that page is known to be zero.
+ * Consumes the next records while each is for the next page of the same RAM
+ * block, and that page is known to be zero.
  */
 static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
@@ -159,53 +162,55 @@ static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 }
 
 /**
- * ram_reset_load_skip: skip RAM's sections if RAM is what the snapshot has
+ * ram_reset_load_skip: skip all RAM sections if RAM is restored already
  *
- * @f: the stream, at the content of a section of RAM
+ * @f: the stream, at the content of a RAM section
  *
- * Returns: true if it has; the stream is at the footer of RAM's last section
- * then
+ * Returns: true if RAM has been skipped; the stream is at the footer of the
+ *     last RAM section then
  */
 bool ram_reset_load_skip(QEMUFile *f);
 
 /**
- * ram_reset_load_section: QEMU is going to load one more section of something
+ * ram_reset_load_section: QEMU is about to load a further part of a section
  *
  * @type: QEMU_VM_SECTION_PART or QEMU_VM_SECTION_END
  */
 void ram_reset_load_section(uint8_t type);
 
 /**
- * ram_reset_load_ram_done: a section of RAM has been loaded
+ * ram_reset_load_ram_done: a RAM section has been loaded
  *
- * @ret: what loading it gave, 0 or -errno
+ * @ret: the result of its load, 0 or -errno
  *
- * After the last one, and before any device that comes later, this completes
- * pending zeroing, and verifies RAM if an object asks for that.
+ * After the last section, and before all later devices, completes pending
+ * zeroing, takes a baseline or makes a template, and verifies RAM with
+ * verify=on.
  */
 void ram_reset_load_ram_done(int ret);
 
 /**
- * ram_reset_load_end: the load is over, or is given up
+ * ram_reset_load_end: the load has ended, or has failed
  *
- * @ret: what loading the VM state gave, 0 or -errno
+ * @ret: the result of the load of the VM state, 0 or -errno
  * @errp: set only if @ret is not negative
  *
- * Returns: false with @errp set if RAM is not what the snapshot has, see
- * verify=on.  The VM is not whole then, nor if @ret is not 0, unless no disk has
- * been changed yet.  Does nothing if no load is under way.
+ * If the load has failed, or this function fails, leaves the VM with a partial
+ * load, unless no disk has been changed yet.  Does nothing outside a load.
+ *
+ * Returns: false with @errp set if the VM state had no end of RAM, or, with
+ *     verify=on, if RAM or a device differs from the snapshot
  */
 bool ram_reset_load_end(int ret, Error **errp);
 
 /*
- * What save_snapshot() calls, with the BQL held.  @devices are the nodes that
- * it was asked for, if @has_devices.
+ * save_snapshot() calls these functions, with the BQL held.  @devices are the
+ * nodes that the user has named, if @has_devices.
  */
 
 /**
- * ram_reset_do_save: QEMU's own save_snapshot(); ours calls it
- *
- * vCPUs are paused, and all disks that take part are referenced.
+ * ram_reset_do_save: QEMU's own save_snapshot(), called by ours with vCPUs
+ * paused and a reference to each disk that takes part
  */
 bool ram_reset_do_save(const char *name, bool overwrite, const char *vmstate,
                        bool has_devices, strList *devices, Error **errp);
@@ -213,39 +218,41 @@ bool ram_reset_do_save(const char *name, bool overwrite, const char *vmstate,
 /**
  * ram_reset_save_prepare: a save begins
  *
- * Returns: false with @errp set if it cannot: see ram_reset_vm_is_whole(), or a
- *     disk can have no snapshot
+ * Returns: false with @errp set if the VM has a partial load, or a disk cannot
+ *     have snapshots
  */
 bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp);
 
 /**
- * ram_reset_save_replaces: the save may replace the snapshots @name
+ * ram_reset_save_overwrites: let the save overwrite the snapshots @name
  *
- * ram_reset_save_end() deletes them, or this function does if the disks cannot
- * have two of a name.
+ * ram_reset_save_end() deletes the old snapshots.  If a disk cannot have two
+ * snapshots with one name, this function deletes them.
  *
- * Returns: false with @errp set if they cannot be deleted
+ * Returns: false with @errp set if a deletion fails
  */
-bool ram_reset_save_replaces(const char *name, bool has_devices,
-                             strList *devices, Error **errp);
+bool ram_reset_save_overwrites(const char *name, bool has_devices,
+                               strList *devices, Error **errp);
 
 /**
- * ram_reset_save_undo: delete what the save has made of the snapshot @name, but
- * not what it was to replace
+ * ram_reset_save_undo: delete the new snapshots @name of this save, but not the
+ * old ones
  */
 void ram_reset_save_undo(const char *name, bool has_devices, strList *devices);
 
 /**
- * ram_reset_save_sync: a migration, or savevm, takes the bits that the dirty
- * log has for it.  Any thread; the BQL need not be held.
+ * ram_reset_save_sync: a migration or savevm is about to fetch its dirty bits
+ *
+ * Any thread may call this, without the BQL.
  */
 void ram_reset_save_sync(void);
 
 bool ram_reset_do_save_zero(const void *page);
 
 /**
- * ram_reset_save_zero: whether the target page at @page need not be read to
- * know that it is zero
+ * ram_reset_save_zero: whether the target page at @page is known to be zero
+ *
+ * Any thread may call this, without the BQL.
  */
 static inline bool ram_reset_save_zero(const void *page)
 {
@@ -254,35 +261,34 @@ static inline bool ram_reset_save_zero(const void *page)
 }
 
 /**
- * ram_reset_save_ram_done: all of RAM has been written to @f, but for the mark
- * at the end of its section
+ * ram_reset_save_ram_done: all of RAM has been written to @f, except the mark
+ * at the end of the last section
  */
 void ram_reset_save_ram_done(QEMUFile *f);
 
 /**
- * ram_reset_save_end: the save is over, vCPUs do not run yet
+ * ram_reset_save_end: the save has ended; vCPUs are still paused
  *
- * @ret: 0 if the snapshot @name has been made in all disks, -errno if not, with
- *     @errp set
- * @bs: the disk where the VM state was written
+ * @ret: 0 if all disks have the new snapshot @name; else -errno, with @errp set
+ * @bs: the disk with the VM state
  *
- * Deletes the snapshots that the new one replaces.  After a failure, frees the
- * part of the VM state that has been written.
+ * Deletes the old snapshots @name.  After a failure, frees the written VM
+ * state.
  *
- * Returns: @ret, or -errno with @errp set if the older snapshots cannot be
- *     deleted or @bs has been removed: the new one has been deleted then
+ * Returns: @ret, or -errno with @errp set if an old snapshot cannot be deleted,
+ *     or @bs has been removed; the new snapshot has been deleted then
  */
 int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
                        bool has_devices, strList *devices, Error **errp);
 
 /**
- * ram_reset_delete_prepare: delete_snapshot() is going to delete the snapshot
+ * ram_reset_delete_prepare: delete_snapshot() is about to delete the snapshot
  * @name of each disk
  *
- * Deletes the templates, and all but one of the snapshots if a disk has several
- * of the name.
+ * Deletes the templates.  If a disk has several snapshots @name, deletes all
+ * but one.
  *
- * Returns: false with @errp set if one cannot be deleted
+ * Returns: false with @errp set if a snapshot cannot be deleted
  */
 bool ram_reset_delete_prepare(const char *name, bool has_devices,
                               strList *devices, Error **errp);

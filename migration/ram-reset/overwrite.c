@@ -80,8 +80,8 @@ static void retire_templates(const GArray *snapshots)
     }
 }
 
-bool ram_reset_save_replaces(const char *name, bool has_devices,
-                             strList *devices, Error **errp)
+bool ram_reset_save_overwrites(const char *name, bool has_devices,
+                               strList *devices, Error **errp)
 {
     for (unsigned i = 0; i < save.old->len; i++) {
         if (is_known_by_name(&g_array_index(save.old, DiskSnapshot, i))) {
