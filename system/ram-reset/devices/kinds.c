@@ -1,5 +1,5 @@
 /*
- * RAM reset: which devices may be kept, and what their state is in
+ * RAM reset: the known classes of devices, and the places of their state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -38,7 +38,7 @@ static void sweep_acpi(ACPIREGS *regs, CPUHotplugState *cpus,
     device_sweep(s, cpus->devs, cpus->dev_count * sizeof(*cpus->devs));
     device_sweep(s, memory->devs, memory->dev_count * sizeof(*memory->devs));
     for (int i = 0; i < ARRAY_SIZE(pci->acpi_pcihp_pci_status); i++) {
-        /* A reset does what the guest has yet to do */
+        /* A reset completes an unplug that the guest has not done */
         device_sweep_require(s, !pci->acpi_pcihp_pci_status[i].down);
     }
 }
@@ -67,7 +67,7 @@ static void sweep_drive(IDEState *ide, DeviceSweep *s)
     bool cache = ide->blk && blk_enable_write_cache(ide->blk);
 
     device_sweep_timer(s, ide->sector_write_timer);
-    /* No request, nor data of one in a buffer */
+    /* No request is pending, and no buffer has data of one */
     device_sweep_require(s, !(ide->status & (BUSY_STAT | DRQ_STAT)) &&
                             !ide->pio_aiocb &&
                             QLIST_EMPTY(&ide->buffered_requests));
@@ -122,7 +122,7 @@ static void sweep_root_port(DeviceState *dev, DeviceSweep *s)
     { offsetof(type, member), \
       offsetof(type, member) + sizeof(((type *)NULL)->member) }
 
-/* These are made anew whenever the VM goes on, and empty while it is stopped */
+/* QEMU makes these when the VM resumes; they are empty while it is stopped */
 #define VIRTIO_PCI_HOLES {                                          \
         HOLE_OF(VirtIOPCIProxy, bar.ioeventfds),                    \
         HOLE_OF(VirtIOPCIProxy, notify.mr.ioeventfds),              \
@@ -171,7 +171,7 @@ const DeviceKind *device_kind(DeviceState *dev)
     return NULL;
 }
 
-/* BQL.  For each of kinds, why such a device is loaded; NULL if it need not */
+/* BQL.  The reason to load each kind; NULL if it need not be loaded */
 static const char *problems[ARRAY_SIZE(kinds)];
 
 static const char *find_problem(const char *type)

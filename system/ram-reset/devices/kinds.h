@@ -1,5 +1,5 @@
 /*
- * RAM reset: which devices may be kept, and what their state is in
+ * RAM reset: the known classes of devices, and the places of their state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,19 +10,19 @@
 #include "system/ram-reset/devices/sweep.h"
 
 /**
- * DeviceKind: what is known of a class of devices
+ * DeviceKind: the properties of a known class of devices
  *
- * @type: its name
- * @size: of an instance that may lie in another object; 0 if it does not, or
- *     in that of a device that it is a part of
- * @holes: from where to where the instance is not to be looked at, being
- *     another device, or nothing that the guest could see
- * @holes_in: what these are offsets in: a field of the VM state; NULL for the
+ * @type: name of the class
+ * @size: size of an instance in bytes, if it may lie in another object; 0 if it
+ *     has an allocation of its own, or lies in the device that it is a part of
+ * @holes: offsets of the first byte and behind the last byte of parts that are
+ *     not compared: other devices, and members that the guest cannot see
+ * @holes_in: field of the VM state that @holes are offsets in; NULL for the
  *     instance
- * @inner: it is looked at with the device that it is a part of
- * @sweep: for what the device has beside its instance and, for PCI devices, its
- *     configuration space and MSI-X table; may be NULL
- * @renew: what a reset and a load do that is not the device's own, see
+ * @inner: the device is compared together with the device that it is a part of
+ * @sweep: walks over the state outside of the instance and, for PCI devices,
+ *     outside of configuration space and MSI-X table; may be NULL
+ * @renew: has the effects of a reset and a load outside of the device, see
  *     devices/renew.h; may be NULL
  */
 typedef struct DeviceKind {
@@ -35,20 +35,20 @@ typedef struct DeviceKind {
 } DeviceKind;
 
 /**
- * device_kind: of @dev; NULL if nothing is known
+ * device_kind: the kind of @dev; NULL if its class is not known
  */
 const DeviceKind *device_kind(DeviceState *dev);
 
 /**
- * device_problem: why @dev is loaded with each load: its class is not known, its
- * memory is not the one that was read, or a self-check of its class has failed
+ * device_problem: the reason why @dev is loaded with each load: its class is
+ * not known, its layout differs from the known one, or a self-check has failed
  *
  * Returns: NULL if it need not be loaded
  */
 const char *device_problem(DeviceState *dev);
 
 /**
- * device_is_known: @dev has no problem
+ * device_is_known: whether @dev has no problem
  */
 bool device_is_known(DeviceState *dev);
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: the classes of devices whose memory was read for this build
+ * RAM reset: the layouts of devices in this build
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,8 +10,8 @@
 /**
  * DeviceLayout: the result of layouts.py for a class of devices
  *
- * @type: its name; NULL ends the table
- * @problem: why the memory of the class is not known; NULL if it is
+ * @type: name of the class; NULL ends the table
+ * @problem: the reason why the layout is not known; NULL if it is known
  */
 typedef struct DeviceLayout {
     const char *type, *problem;

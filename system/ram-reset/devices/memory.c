@@ -1,5 +1,5 @@
 /*
- * RAM reset: the memory of QEMU's that a device's state is in
+ * RAM reset: the memory of QEMU that holds a device's state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -25,13 +25,13 @@ static void sweep_pci(PCIDevice *pci, DeviceSweep *s)
     }
 }
 
-/* Of the instance; 0 if it is in that of another device */
+/* Size of the instance in bytes; 0 if it lies in that of another device */
 static size_t device_size(DeviceState *dev)
 {
     Object *obj = OBJECT(dev);
     size_t size = device_kind(dev)->size;
 
-    /* QEMU does not tell; what it has for it may be some bytes more */
+    /* QEMU does not know the size; the allocation may have some bytes more */
     return size ?: obj->free ? malloc_usable_size(obj) : 0;
 }
 
@@ -65,7 +65,7 @@ static void add_hole(GArray *holes, const uint8_t *start, const uint8_t *end)
     g_array_append_val(holes, hole);
 }
 
-/* Which parts of @devices are not to be looked at, in order */
+/* The parts of @devices that are not compared, in order */
 static GArray *find_holes(GPtrArray *devices)
 {
     GArray *holes = g_array_new(false, false, sizeof(DevicePiece));
@@ -75,7 +75,7 @@ static GArray *find_holes(GPtrArray *devices)
         const uint8_t *start = (const uint8_t *)dev;
         const DeviceKind *kind = device_kind(dev);
 
-        /* References to it come and go */
+        /* The number of references to it changes */
         add_hole(holes, start, start + sizeof(Object));
         start = kind->holes_in ? device_field(dev, kind->holes_in) : start;
         for (int j = 0; j < ARRAY_SIZE(kind->holes) && kind->holes[j][1]; j++) {

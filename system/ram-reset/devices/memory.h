@@ -1,5 +1,5 @@
 /*
- * RAM reset: the memory of QEMU's that a device's state is in
+ * RAM reset: the memory of QEMU that holds a device's state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,14 +11,14 @@
 
 /**
  * device_saves_config: the device whose section has the configuration space of
- * @pci; NULL if none has
+ * @pci; NULL if there is none
  */
 DeviceState *device_saves_config(PCIDevice *pci);
 
 /**
- * device_pieces: what there is to look at of the instances of @devices
+ * device_pieces: the parts of the instances of @devices that are compared
  *
- * Returns: an array of DevicePiece, to be freed
+ * Returns: an array of DevicePiece, owned by the caller
  */
 GArray *device_pieces(GPtrArray *devices);
 
@@ -27,12 +27,12 @@ typedef struct DevicePiece {
 } DevicePiece;
 
 /**
- * device_memory_has: whether @p points into one of @devices; @pieces are theirs
+ * device_memory_has: whether @p points into one of @devices, which have @pieces
  */
 bool device_memory_has(GPtrArray *devices, GArray *pieces, const void *p);
 
 /**
- * device_sweep_rest: walk over what @dev has beside its instance
+ * device_sweep_rest: walk over the state of @dev outside of its instance
  */
 void device_sweep_rest(DeviceState *dev, DeviceSweep *s);
 

@@ -17,7 +17,7 @@
  */
 GPtrArray *device_parts(DeviceState *dev);
 
-/* The first of @parts whose class is not known; NULL if all are */
+/* The first of @parts with an unknown class; NULL if there is none */
 DeviceState *device_find_unknown(const GPtrArray *parts);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what devices that are kept have outside of them
+ * RAM reset: effects of a reset and a load outside of unchanged devices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -28,7 +28,7 @@ void device_renew_power(DeviceState *dev)
     qemu_system_wakeup_enable(QEMU_WAKEUP_REASON_PMTIMER, false);
 }
 
-/* Its handler of input is there while the guest uses it */
+/* The input handler exists while the guest uses the device */
 void device_renew_vmmouse(DeviceState *dev)
 {
     g_autoptr(MouseInfoList) mice = qmp_query_mice(&error_abort);
@@ -40,10 +40,10 @@ void device_renew_vmmouse(DeviceState *dev)
     }
 }
 
-/* Of VGA and secondary-vga; QEMU has no name for it that others may use */
+/* Parent class of VGA and secondary-vga; no header of QEMU has its name */
 #define TYPE_PCI_VGA "pci-vga"
 
-/* One that is kept is as if in a reset */
+/* An unchanged device counts as in reset */
 static int set_default_order(DeviceState *dev, void *opaque)
 {
     if (object_dynamic_cast(OBJECT(dev), TYPE_PCI_VGA) &&
@@ -55,7 +55,7 @@ static int set_default_order(DeviceState *dev, void *opaque)
     return 0;
 }
 
-/* By it, cont would try a request again that is not the snapshot's */
+/* Otherwise cont would retry a request that the snapshot does not have */
 static int clear_error(BusState *bus, void *opaque)
 {
     if (object_dynamic_cast(OBJECT(bus), TYPE_IDE_BUS) &&

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what devices that are kept have outside of them
+ * RAM reset: effects of a reset and a load outside of unchanged devices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,14 +10,14 @@
 #include "system/ram-reset-compat.h"
 
 /*
- * A reset, or a load, of a device also changes what is not the device's own.
- * These functions do that for a device that is kept.  They are called when all
- * devices have been reset, and before any is loaded.
+ * A reset or a load of a device also changes state outside of the device.
+ * These functions do the same for an unchanged device.  They are called when
+ * all devices have been reset, and before any is loaded.  BQL held.
  */
 
 /**
- * device_renew_vga: have all of the screen drawn, by what is in memory now, and
- * the text cursor blink by the clock as it is now
+ * device_renew_vga: redraw all of the screen from the present memory, and let
+ * the text cursor blink by the present clock
  */
 void device_renew_vga(DeviceState *dev);
 
@@ -28,7 +28,7 @@ void device_renew_vga(DeviceState *dev);
 void device_renew_power(DeviceState *dev);
 
 /**
- * device_renew_vmmouse: if the guest uses it, make it the user's mouse
+ * device_renew_vmmouse: make it the user's mouse if the guest uses it
  */
 void device_renew_vmmouse(DeviceState *dev);
 

@@ -1,5 +1,5 @@
 /*
- * RAM reset: a walk over the memory that a device's state is in
+ * RAM reset: a walk over the memory that holds a device's state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * RAM reset: a walk over the memory that a device's state is in
+ * RAM reset: a walk over the memory that holds a device's state
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,11 +12,11 @@
 /**
  * DeviceSweep: a walk over that memory, to copy or to compare it
  *
- * @copy: what it had; NULL to compare nothing
- * @length: of @copy
- * @at: how far the walk has come
- * @into: to be written; NULL if nothing is to be copied
- * @ok: so far, the memory is as in @copy and the device is waiting for nothing
+ * @copy: the earlier content; NULL to compare nothing
+ * @length: bytes of @copy
+ * @at: bytes that the walk has passed
+ * @into: receives the copy; NULL to copy nothing
+ * @ok: so far, the memory is equal to @copy, and the device waits for nothing
  */
 typedef struct DeviceSweep {
     const uint8_t *copy;
@@ -26,23 +26,24 @@ typedef struct DeviceSweep {
 } DeviceSweep;
 
 /**
- * device_sweep: @length bytes at @memory are part of it; they may be NULL
+ * device_sweep: walk over @length bytes at @memory, which may be NULL
  */
 void device_sweep(DeviceSweep *s, const void *memory, size_t length);
 
 /**
- * device_sweep_timer: a timer of the device's, which may be NULL; a device is
- * not kept while one is pending, as loading it would set the timer anew
+ * device_sweep_timer: require that @timer is not pending, since a load of the
+ * device would set it again.  @timer may be NULL.
  */
 void device_sweep_timer(DeviceSweep *s, QEMUTimer *timer);
 
 /**
- * device_sweep_require: if @condition is false, the device is not kept
+ * device_sweep_require: load the device if @condition is false
  */
 void device_sweep_require(DeviceSweep *s, bool condition);
 
 /**
- * device_field: where @dev has a field of its VM state; NULL if it has not
+ * device_field: the address of the field @name of the VM state of @dev; NULL if
+ * there is no such field
  */
 void *device_field(DeviceState *dev, const char *name);
 

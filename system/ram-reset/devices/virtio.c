@@ -1,5 +1,5 @@
 /*
- * RAM reset: the memory that the state of virtio devices is in
+ * RAM reset: the memory that holds the state of virtio devices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -14,10 +14,7 @@
 #include "system/block-backend.h"
 #include "system/ram-reset/devices/virtio.h"
 
-/*
- * Of the many queues that a device does not have a guest can only set the
- * vector
- */
+/* A guest can set only the vector of a queue that the device does not have */
 static void sweep_queues(VirtIODevice *vdev, DeviceSweep *s)
 {
     const char *first = (const char *)virtio_get_queue(vdev, 0);
@@ -37,7 +34,7 @@ static void sweep_virtio(DeviceState *dev, DeviceSweep *s)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(dev);
 
-    /* What a vhost backend knows is not here */
+    /* The state of a vhost back end is outside of QEMU */
     device_sweep_require(s, !vdev->vhost_started && !vdev->broken);
     device_sweep(s, vdev->config, vdev->config_len);
     sweep_queues(vdev, s);
@@ -53,7 +50,7 @@ void device_sweep_virtio_blk(DeviceState *dev, DeviceSweep *s)
 
     sweep_virtio(dev, s);
     device_sweep_require(s, !blk->rq);
-    /* Otherwise it is set anew whenever the VM goes on */
+    /* Otherwise QEMU sets it when the VM resumes */
     if (virtio_vdev_has_feature(vdev, VIRTIO_BLK_F_CONFIG_WCE) ||
         !(vdev->status & VIRTIO_CONFIG_S_DRIVER_OK)) {
         device_sweep(s, &cache, sizeof(cache));

@@ -1,5 +1,5 @@
 /*
- * RAM reset: the memory that the state of virtio devices is in
+ * RAM reset: the memory that holds the state of virtio devices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
