@@ -1,18 +1,19 @@
 /*
- * RAM reset: which devices a load has to load
+ * RAM reset: the devices that each load loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "qapi/util.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/parts.h"
 
-/* A device with its parts is one device here */
+/* A device counts once, with its parts */
 typedef struct Walk {
-    GHashTable *seen;           /* DeviceState: it, or what it is a part of */
+    GHashTable *seen;           /* DeviceState, visited or a part of one */
     unsigned count;
     RamResetLoadedDevicesList *loaded;
 } Walk;
@@ -27,24 +28,27 @@ static bool is_loaded(const GPtrArray *parts)
     return false;
 }
 
-/* Why @parts are loaded each time, owned by the caller; NULL if they are not */
-static char *find_reason(const GPtrArray *parts)
+/* False with @errp set if each load loads @parts */
+static bool may_be_unchanged(const GPtrArray *parts, Error **errp)
 {
     DeviceState *dev = g_ptr_array_index(parts, 0);
     DeviceState *unknown = device_find_unknown(parts);
 
     if (unknown == dev) {
-        return g_strdup(device_problem(dev));
+        error_setg(errp, "%s", device_problem(dev));
+        return false;
     }
     if (unknown) {
-        return g_strdup_printf("its part '%s': %s",
-                               object_get_typename(OBJECT(unknown)),
-                               device_problem(unknown));
+        error_setg(errp, "its part '%s': %s",
+                   object_get_typename(OBJECT(unknown)),
+                   device_problem(unknown));
+        return false;
     }
     if (device_kind(dev)->inner) {
-        return g_strdup("RAM reset knows the class as a part of others only");
+        error_setg(errp, "RAM reset knows the class as a part of others only");
+        return false;
     }
-    return NULL;
+    return true;
 }
 
 static RamResetLoadedDevices *find_entry(Walk *walk, const char *type,
@@ -77,7 +81,7 @@ static int visit_device(DeviceState *dev, void *opaque)
 {
     Walk *walk = opaque;
     g_autoptr(GPtrArray) parts = NULL;
-    g_autofree char *reason = NULL;
+    Error *err = NULL;
 
     if (g_hash_table_contains(walk->seen, dev)) {
         return 0;
@@ -88,10 +92,10 @@ static int visit_device(DeviceState *dev, void *opaque)
     }
     if (is_loaded(parts)) {
         walk->count++;
-        reason = find_reason(parts);
-    }
-    if (reason) {
-        add_loaded(walk, dev, reason);
+        if (!may_be_unchanged(parts, &err)) {
+            add_loaded(walk, dev, error_get_pretty(err));
+            error_free(err);
+        }
     }
     return 0;
 }
@@ -106,7 +110,7 @@ static Walk walk_devices(void)
     return walk;
 }
 
-/* BQL.  0: to be counted */
+/* BQL.  0 before the count */
 static unsigned count;
 
 static void devices_changed(DeviceListener *listener, DeviceState *dev)
