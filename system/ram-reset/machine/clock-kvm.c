@@ -1,5 +1,5 @@
 /*
- * The clock of vCPUs that a load takes back: the TSC under KVM
+ * The clock of vCPUs that a load sets back: the TSC under KVM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * The clocks of vCPUs that a load takes back
+ * The clocks of vCPUs that a load sets back
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,8 +13,8 @@
  */
 
 /**
- * ram_reset_tsc_kvm_begin: the next TSC that is set is no attempt to
- * synchronize vCPUs
+ * ram_reset_tsc_kvm_begin: let KVM not take the next TSC that is set for an
+ * attempt to synchronize vCPUs
  *
  * To be called between the system reset and the load of vCPUs.
  */

@@ -1,5 +1,5 @@
 /*
- * RAM reset: leaving the memory map as it is where a load only brings it back
+ * RAM reset: freeze the memory map during a load that would restore it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,14 +12,14 @@
 #include "system/ram-reset/trace.h"
 
 /*
- * Each BAR that a reset unmaps and a device's state maps again makes QEMU build
- * all address spaces anew, which takes most of the time of a load where there
- * are dozens of PCI devices.  If the map now is that of the snapshot, it may
- * as well stay until all devices have their state again: what they then find
- * in memory is what they will find there in the end.
+ * A reset unmaps each BAR, and the load of the device's state maps it again.
+ * For each of them QEMU builds all address spaces again.  That takes most of
+ * the time of a load if there are dozens of PCI devices.  If the present map is
+ * that of the snapshot, it can stay until all devices have their state again:
+ * they then find in memory the content that they will find there at the end.
  */
 
-/* What devices see, and the ports; a CPU's own map only matters when it runs */
+/* The devices' map, and the ports; a CPU's own map matters only when it runs */
 typedef struct MapView {
     GArray *ranges;
     GHashTable *seen;           /* FlatView: number + 1, most are shared */
@@ -108,10 +108,11 @@ static bool is_same_map(const GArray *map)
 }
 
 /*
- * A device closes one as soon as QEMU's memory core should have taken it from
- * KVM, which it does at the end of the transaction: QEMU would abort.  And the
- * next one at that place would look like it and never get to KVM.  vm_stop()
- * leaves none to virtio; who then drives a device from outside starts one.
+ * A device closes an ioeventfd as soon as QEMU's memory core should have
+ * removed it from KVM.  If the map is frozen, the core removes it only at the
+ * thaw, and QEMU would abort.  The next ioeventfd at that address would look
+ * the same, and never get to KVM.  vm_stop() leaves none to virtio, but a
+ * device that is driven from outside may start one afterwards.
  */
 static bool has_ioeventfds(void)
 {
@@ -120,7 +121,7 @@ static bool has_ioeventfds(void)
 
 bool ram_reset_map_freeze(const GArray *map)
 {
-    /* The dirty log is started by a change of the map, too */
+    /* The start of the dirty log is a change of the map, too */
     bool starts_log = ram_reset_rewind_wanted() && !ram_reset_flags.tracking;
 
     frozen = map && !starts_log && !has_ioeventfds() && is_same_map(map);

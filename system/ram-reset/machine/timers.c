@@ -10,8 +10,8 @@
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset/machine/timers.h"
 
-/* End the limit's period; the guest's next request begins another one */
-static int expire(DeviceState *dev, void *opaque)
+/* End the period of the rate limit; the guest's next request starts another */
+static int timers_expire(DeviceState *dev, void *opaque)
 {
     Object *obj = object_dynamic_cast(OBJECT(dev), TYPE_VIRTIO_RNG);
 
@@ -27,5 +27,6 @@ static int expire(DeviceState *dev, void *opaque)
 
 void ram_reset_expire_timers(void)
 {
-    qbus_walk_children(sysbus_get_default(), expire, NULL, NULL, NULL, NULL);
+    qbus_walk_children(sysbus_get_default(), timers_expire, NULL, NULL, NULL,
+                       NULL);
 }

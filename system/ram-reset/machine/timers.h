@@ -8,11 +8,12 @@
 #define RAM_RESET_MACHINE_TIMERS_H
 
 /**
- * ram_reset_expire_timers: a load has taken the guest's clock back
+ * ram_reset_expire_timers: expire timers after a load has set the guest's clock
+ * back
  *
  * A timer that the snapshot does not have would wait until the guest's clock
- * reaches its time before the load again.  A device whose work waits for such a
- * timer goes on as if the timer had expired.  BQL held, the VM stopped.
+ * reaches the time from before the load again.  A device whose work waits for
+ * such a timer continues as if the timer had expired.  BQL held, VM stopped.
  */
 void ram_reset_expire_timers(void);
 

@@ -1,9 +1,9 @@
 /*
  * Work on several vCPUs in parallel
  *
- * To wake up each vCPU's own thread takes longer than the work on the vCPU.  A
- * few helper threads are woken up instead; each takes the next vCPU when it is
- * ready.
+ * Waking up each vCPU's own thread takes longer than the work on the vCPU.
+ * This wakes up a few helper threads instead; each fetches the next vCPU when
+ * it is ready.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,7 +20,7 @@ static struct {
     unsigned helpers;
     QemuSemaphore work;
     QemuCond done;
-    /* Protects all that follows, and the content of @cpus */
+    /* Protects the members below, and the content of @cpus */
     QemuMutex lock;
     GPtrArray *cpus;
     void (*function)(CPUState *cpu);
@@ -28,7 +28,7 @@ static struct {
 } job;
 
 /* The lock is held */
-static void take_all(QemuThread *self)
+static void vcpus_helper_work(QemuThread *self)
 {
     CPUState *was_current = current_cpu;
 
@@ -49,7 +49,7 @@ static void take_all(QemuThread *self)
     }
 }
 
-static void *help(void *opaque)
+static void *vcpus_helper_run(void *opaque)
 {
     QemuThread self;
 
@@ -58,13 +58,13 @@ static void *help(void *opaque)
     for (;;) {
         qemu_sem_wait(&job.work);
         qemu_mutex_lock(&job.lock);
-        take_all(&self);
+        vcpus_helper_work(&self);
         qemu_mutex_unlock(&job.lock);
     }
     return NULL;
 }
 
-static void initialize(void)
+static void vcpus_helper_init(void)
 {
     unsigned cpus = g_get_num_processors();
 
@@ -75,7 +75,7 @@ static void initialize(void)
     while (job.helpers < MAX_HELPERS && job.helpers + 1 < cpus) {
         QemuThread thread;
 
-        qemu_thread_create(&thread, "ram-reset-vcpus", help, NULL,
+        qemu_thread_create(&thread, "ram-reset-vcpus", vcpus_helper_run, NULL,
                            QEMU_THREAD_DETACHED);
         job.helpers++;
     }
@@ -90,7 +90,7 @@ void ram_reset_vcpus_side_by_side(GPtrArray *cpus,
         return;
     }
     if (!job.initialized) {
-        initialize();
+        vcpus_helper_init();
     }
     qemu_thread_get_self(&self);
     qemu_mutex_lock(&job.lock);
@@ -101,7 +101,7 @@ void ram_reset_vcpus_side_by_side(GPtrArray *cpus,
     for (unsigned i = 0; i < job.helpers && i + 1 < cpus->len; i++) {
         qemu_sem_post(&job.work);
     }
-    take_all(&self);
+    vcpus_helper_work(&self);
     while (job.unfinished) {
         qemu_cond_wait(&job.done, &job.lock);
     }

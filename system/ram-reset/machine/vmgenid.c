@@ -13,7 +13,7 @@
 #include "system/ram-reset/machine/vmgenid.h"
 #include "system/ram-reset/trace.h"
 
-/* Without ACPI there is no file; to modify it would add one */
+/* Without ACPI there is no file; modifying it would add one */
 static bool has_file(const FWCfgState *s, const char *name)
 {
     uint32_t count = be32_to_cpu(s->files->count);
