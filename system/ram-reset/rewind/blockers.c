@@ -1,5 +1,5 @@
 /*
- * RAM reset: why a load is not a rewind, and what helps
+ * RAM reset: the reasons why a load is not a rewind, and their remedies
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,8 +23,7 @@ static const RamResetBlocker blockers[] = {
             "nothing has been loaded or saved yet",
             "load or save the snapshot; its next load is a rewind"),
     BLOCKER(OTHER_SNAPSHOT,
-            "RAM is not what this snapshot has, another one has been loaded "
-            "or saved",
+            "the last load or save was of another snapshot",
             "load one snapshot several times in a row, or have a QEMU for "
             "each"),
     BLOCKER(ALTERNATING,
@@ -72,7 +71,7 @@ static const RamResetBlocker blockers[] = {
             "RAM has been resized",
             "load or save the snapshot; its next load is a rewind"),
     BLOCKER(RAM_CHANGED,
-            "RAM blocks are not those of the snapshot",
+            "RAM blocks differ from those of the snapshot",
             "save the snapshot again; its next load is a rewind"),
     BLOCKER(DEVICE_PLUGGED,
             "a device has been plugged",
@@ -104,7 +103,8 @@ static const RamResetBlocker blockers[] = {
             "RAM has a block that cannot be rewound",
             "use another memory backend for the block"),
     BLOCKER(EXTERNAL_WRITER,
-            "others may write to the file of a RAM block",
+            "another process or RAM block may write to the file of a RAM "
+            "block",
             "use memory-backend-memfd, or memory-backend-file with a "
             "directory as mem-path="),
     BLOCKER(UNLOGGED_WRITER,

@@ -1,5 +1,5 @@
 /*
- * RAM reset: why a load is not a rewind, and what helps
+ * RAM reset: the reasons why a load is not a rewind, and their remedies
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +9,7 @@
 
 #include "qapi/qapi-types-ram-reset.h"
 
-/* The blocker @id without a detail, for good */
+/* The blocker @id without a detail, never freed */
 const RamResetBlocker *ram_reset_blocker(RamResetBlockerId id);
 
 /* The blocker @id with a @detail, which may be NULL, owned by the caller */

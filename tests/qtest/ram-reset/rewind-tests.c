@@ -49,7 +49,7 @@ static uint64_t of_block(Vm *vm, const char *what)
     return qdict_get_int(block, what);
 }
 
-/* Exactly what was written to is undone, and nothing else is touched */
+/* A load undoes all written pages, and touches no others */
 static void test_undoes_what_changed(const void *opaque)
 {
     const RewindCase *c = opaque;
@@ -113,21 +113,21 @@ static void test_after_a_load(const void *opaque)
     rewind_scribble(vm, rand, 10);
 
     vm_load(vm, "one");
-    assert_blocker(vm, "another one has been loaded or saved");
+    assert_blocker(vm, "was of another snapshot");
     vm_assert_content(vm, one);
     rewind_scribble(vm, rand, 100);
     vm_load(vm, "one");
     assert_rewound(vm);
     vm_assert_content(vm, one);
     vm_load(vm, "two");
-    assert_blocker(vm, "another one has been loaded or saved");
+    assert_blocker(vm, "was of another snapshot");
     vm_assert_content(vm, two);
     rewind_scribble(vm, rand, 100);
     vm_load(vm, "two");
     assert_rewound(vm);
     vm_assert_content(vm, two);
 
-    /* Another QEMU has nothing yet */
+    /* Another QEMU has no baseline yet */
     vm_stop(vm);
     vm_run(vm, c->kind, SIZE, object);
     rewind_scribble(vm, rand, 100);
@@ -186,11 +186,10 @@ static void test_blockers(const void *strategy)
     vm_save(vm, "one");
     content = vm_content(vm);
 
-    /* Saved anew under the same name, with other content; then as it was */
+    /* Save other content under the same name, then the first content again */
     rewind_scribble(vm, rand, 100);
     vm_save(vm, "other");
-    load_with_blocker(vm, rand, content,
-                      "another one has been loaded or saved");
+    load_with_blocker(vm, rand, content, "was of another snapshot");
     vm_hmp_ok(vm, "delvm one");
     vm_load_says(vm, "one", "does not exist");
     qtest_qmp_assert_success(vm->qts, "{'execute': 'cont'}");
@@ -200,7 +199,7 @@ static void test_blockers(const void *strategy)
     assert_rewound(vm);
     vm_assert_content(vm, content);
 
-    /* The migration has the dirty log for itself */
+    /* The migration uses the dirty log alone */
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'migrate', 'arguments': {'uri': 'exec:cat >/dev/null'}}");
     wait_for_migration(vm);
