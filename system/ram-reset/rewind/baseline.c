@@ -1,5 +1,5 @@
 /*
- * RAM reset: the baseline, what RAM had
+ * RAM reset: the baseline, a copy of RAM as a snapshot has it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -29,8 +29,8 @@ GArray *baseline_new(void)
 }
 
 /*
- * Devices write to memory of their own in ways that no log tells, as does QEMU
- * to ROMs.
+ * The dirty log may lack the writes of a device to its own memory, and those of
+ * QEMU to ROMs.
  */
 static bool is_devices_own(RAMBlock *rb)
 {
@@ -48,7 +48,10 @@ static RamResetBlocker *block_blocker(RamResetBlockerId id, RAMBlock *rb,
     return ram_reset_blocker_new(id, detail);
 }
 
-/* Why writes to @blk may be lost, owned by the caller; NULL if they are not */
+/*
+ * The reason why the log may lack writes to @blk, owned by the caller; NULL if
+ * it lacks none
+ */
 static RamResetBlocker *find_blocker(const RamResetBlock *blk)
 {
     const char *refusal = ram_reset_block_refusal(blk->rb);
@@ -69,7 +72,7 @@ static RamResetBlocker *find_blocker(const RamResetBlock *blk)
                                   writer) : NULL;
 }
 
-/* Host pages and target pages need not be the same, nor of one size */
+/* Host pages and target pages may differ in size */
 static void copy_range(BaselineBlock *base, uint64_t start, uint64_t len)
 {
     uint64_t page = qemu_target_page_size();

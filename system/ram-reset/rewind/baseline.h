@@ -1,5 +1,5 @@
 /*
- * RAM reset: the baseline, what RAM had
+ * RAM reset: the baseline, a copy of RAM as a snapshot has it
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,15 +12,18 @@
 #include "system/ram-reset/template/file.h"
 
 /**
- * BaselineBlock: a RAM block as it was
+ * BaselineBlock: the content of a RAM block in the snapshot
  *
- * @host, @len: it is the same one as long as these are
- * @copy: NULL if the block is left alone (x-ignore-shared)
- * @compared: the dirty log does not tell all of it, so that it is compared
- *     unless it is @watched: the kernel tells
- * @unwatched: why not, if so; NULL before anybody has tried
- * @untracked: how many pages of @copy are
- * @owner: the object that covers it, NULL if none does
+ * @host, @len: address and bytes of @rb when @copy was made; if they differ,
+ *     this is another block
+ * @copy: NULL if the snapshot excludes the block (x-ignore-shared)
+ * @compared: the dirty log may lack writes to the block, so that a rewind
+ *     compares all of it unless it is @watched
+ * @watched: the kernel reports the writes to the block
+ * @unwatched: the reason why the block is not @watched; NULL before the first
+ *     attempt
+ * @untracked: number of untracked pages in @copy
+ * @owner: the object that covers the block; NULL if none does
  */
 typedef struct BaselineBlock {
     RAMBlock *rb;
@@ -34,22 +37,24 @@ typedef struct BaselineBlock {
 } BaselineBlock;
 
 /*
- * An array of BaselineBlock, which owns their copies; free it with
- * g_array_unref()
+ * Returns an array of BaselineBlock, which owns their copies; free it with
+ * g_array_unref().
  */
 GArray *baseline_new(void);
 
 /**
- * baseline_add: make what @blk has now part of the baseline
+ * baseline_add: append the present content of @blk to the baseline
  *
- * @file: a template that RAM is of, which then takes the place of a copy; NULL
- *     if there is none
- * @all: it is appended to that
- * @limit: how many bytes copies of all blocks may have
- * @size: how many are; added to
+ * @all: the array of baseline_new()
+ * @file: a template that RAM is equal to, used in place of a copy; NULL if
+ *     there is none
+ * @limit: largest size of the copies of all blocks, in bytes
+ * @size: size of the copies so far, in bytes; increased
  *
- * Returns: the blocker, owned by the caller, if that is impossible, or too
- *     much; else NULL
+ * BQL held, vCPUs stopped, I/O drained.
+ *
+ * Returns: the blocker, owned by the caller, if the block cannot be rewound or
+ *     the copies exceed @limit; NULL on success
  */
 RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
                               const TemplateFile *file, uint64_t limit,

@@ -1,7 +1,7 @@
 /*
- * RAM reset: devices with which nothing can be rewound
+ * RAM reset: warn of devices that block rewinds when the machine is made
  *
- * Users should not have to load a snapshot to learn that.
+ * The user need not load a snapshot to learn that.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -15,7 +15,7 @@
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/rewind/tracking.h"
 
-static void check_devices(Notifier *n, void *data)
+static void devices_check(Notifier *n, void *data)
 {
     g_autoptr(RamResetBlocker) why = tracking_blocker();
 
@@ -24,9 +24,9 @@ static void check_devices(Notifier *n, void *data)
     }
 }
 
-static void options_changed(Notifier *n, void *data)
+static void devices_options_changed(Notifier *n, void *data)
 {
-    static Notifier machine_done = { .notify = check_devices };
+    static Notifier machine_done = { .notify = devices_check };
 
     if (!data) {
         return;
@@ -37,12 +37,12 @@ static void options_changed(Notifier *n, void *data)
     }
 }
 
-static void follow_options(void)
+static void devices_follow_options(void)
 {
-    static Notifier notifier = { .notify = options_changed };
+    static Notifier notifier = { .notify = devices_options_changed };
 
     ram_reset_add_options_notifier(&notifier);
 }
 
-/* Before there is any object */
-type_init(follow_options)
+/* Registered before any object exists */
+type_init(devices_follow_options)

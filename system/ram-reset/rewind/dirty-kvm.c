@@ -16,17 +16,18 @@
 #include "system/ram-reset/rewind/dirty-kvm.h"
 
 /*
- * With KVM_DIRTY_LOG_INITIALLY_SET, which QEMU asks for, each slot that is made
- * while the log is on is all dirty at first, and slots are made anew when a
- * device remaps memory, as the load of a chipset's state does.  We do without
- * as long as a load does that.  While vCPUs run, it makes good for what they
- * write between the last look at a slot's log and the slot's removal.
- * A refusal does no harm but that all is dirty.
+ * QEMU requests KVM_DIRTY_LOG_INITIALLY_SET: all pages of a slot that is made
+ * while the log is on are dirty at first.  A device that remaps memory makes
+ * slots, as the load of a chipset's state does.  So the setting is off while a
+ * load remaps memory.  While vCPUs run it must be on: it covers their writes
+ * between the last read of a slot's log and the removal of the slot.  If KVM
+ * refuses a change, all pages are dirty, which only costs time.
  *
- * KVM goes by it as well when bits are cleared: without, it takes it that large
- * pages were protected when the log was turned on.  A slot whose log was turned
- * on with it would have large pages that can be written to unnoticed for ever.
- * So whoever clears bits has to do that with it, we and savevm.
+ * KVM also uses the setting when bits are cleared.  If it is off, KVM assumes
+ * that it protected large pages when the log was turned on.  A slot whose log
+ * was turned on with the setting would have large pages that are writable
+ * without a log for ever.  So the setting must be on when RAM reset or savevm
+ * clears bits.
  */
 bool dirty_kvm_initially_set(bool set)
 {
@@ -91,9 +92,10 @@ void dirty_kvm_spare(RAMBlock *rb, const unsigned long *untracked)
 #endif
 
 /*
- * Nobody reads what is left in it; KVM does not protect those pages again, so
- * that others write to them unnoticed; and if the vCPU is plugged again, QEMU
- * looks at its ring from the beginning, and KVM goes on where it was.
+ * Nobody reads the entries that are left in the ring.  KVM does not protect
+ * their pages again, so other vCPUs write to them without a log.  If the vCPU
+ * is plugged again, QEMU reads its ring from the start, but KVM continues where
+ * it was.
  */
 bool dirty_kvm_lost_ring(void)
 {
@@ -106,6 +108,6 @@ bool dirty_kvm_lost_ring(void)
     CPU_FOREACH(cpu) {
         added++;
     }
-    /* One for each that was added or removed */
+    /* The generation counts vCPUs that were added or removed */
     return cpu_list_generation_id_get() > added;
 }

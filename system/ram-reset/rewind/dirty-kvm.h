@@ -9,28 +9,28 @@
 
 #include "exec/cpu-common.h"
 
-/* With the BQL held.  Without KVM, these do nothing that matters. */
+/* All functions: BQL held.  They have no effect without KVM. */
 
 /*
- * Whether KVM_DIRTY_LOG_INITIALLY_SET is on from now on; it is at first.
+ * Switch KVM_DIRTY_LOG_INITIALLY_SET on or off.  It is on at first.
  *
- * Returns: whether it was before
+ * Returns: the previous setting
  */
 bool dirty_kvm_initially_set(bool set);
 
 /*
- * Pages of @rb whose bits are set in @untracked, one for each target page, stay
- * writable when the log is cleared next: KVM's copies of the log lose their
- * bits, and what is not in a slot's copy is not cleared in KVM's bitmap.
+ * Leave pages of @rb writable when the log is cleared next.  @untracked has a
+ * bit for each target page.  The copies of the log in slots lose these bits,
+ * and KVM only protects pages that a copy has.
  *
- * Nobody else may clear slots' logs meanwhile.  Does nothing where KVM cannot
- * do without those pages.
+ * Nobody else may clear slots' logs meanwhile.  Does nothing if KVM cannot
+ * exclude pages.
  */
 void dirty_kvm_spare(RAMBlock *rb, const unsigned long *untracked);
 
 /*
- * Whether a vCPU with a dirty ring has been unplugged.  From then on, what is
- * written is not all known.
+ * Whether a vCPU with a dirty ring has been unplugged.  The log may lack writes
+ * from then on.
  */
 bool dirty_kvm_lost_ring(void);
 

@@ -1,15 +1,15 @@
 /*
- * RAM reset: what devices have mapped to write to
+ * RAM reset: memory that devices have mapped for writing
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 /*
- * They write through a pointer, and the dirty log is notified when the mapping
- * ends, if it is: a request that is cancelled says that it has written nothing,
- * AHCI keeps memory mapped across a reset, and xHCI forgets to unmap what it
- * cancels.  So with rewind=on each mapping is noted from its beginning to its
- * end, and all of it counts as changed at both that end and each rewind.
+ * Devices write through a pointer, and the dirty log is notified when the
+ * mapping ends, if at all: a cancelled request reports that it has written
+ * nothing, AHCI leaves memory mapped across a reset, and xHCI does not unmap
+ * cancelled transfers.  So with rewind=on each mapping is noted from its start
+ * to its end.  All of it counts as changed at its end, and at each rewind.
  */
 
 #include "qemu/osdep.h"
@@ -20,7 +20,7 @@
 #include "system/ram-reset.h"
 #include "system/ram-reset/rewind/mappings.h"
 
-/* @len: of the longest that begins there; @count: how many do */
+/* Mappings with the same start: @count of them, the longest has @len bytes */
 typedef struct Mapping {
     int64_t address;            /* in the space of all RAM blocks; the key */
     RAMBlock *rb;
@@ -28,7 +28,7 @@ typedef struct Mapping {
     unsigned count;
 } Mapping;
 
-/* A device that never unmaps must not fill our memory, nor be asked about */
+/* A device that never unmaps must not fill QEMU's memory */
 #define MAX_MAPPINGS 65536
 
 static GHashTable *mappings;    /* under @lock */
@@ -51,7 +51,7 @@ void mappings_note(bool on)
     }
 }
 
-static Mapping *find(RAMBlock *rb, uint64_t start)
+static Mapping *mappings_find(RAMBlock *rb, uint64_t start)
 {
     int64_t address = rb->offset + start;
 
@@ -63,7 +63,7 @@ void ram_reset_do_dma_map(RAMBlock *rb, uint64_t start, uint64_t len)
     Mapping *m;
 
     QEMU_LOCK_GUARD(&lock);
-    m = find(rb, start);
+    m = mappings_find(rb, start);
     if (!m && g_hash_table_size(mappings) == MAX_MAPPINGS) {
         qatomic_set(&too_many, true);
         return;
@@ -85,7 +85,7 @@ uint64_t ram_reset_do_dma_unmap(RAMBlock *rb, uint64_t start, uint64_t len,
     Mapping *m;
 
     WITH_QEMU_LOCK_GUARD(&lock) {
-        m = find(rb, start);
+        m = mappings_find(rb, start);
         if (m) {
             len = m->len;
             m->count--;

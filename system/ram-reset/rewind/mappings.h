@@ -1,5 +1,5 @@
 /*
- * RAM reset: what devices have mapped to write to
+ * RAM reset: memory that devices have mapped for writing
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,15 +8,15 @@
 #define RAM_RESET_REWIND_MAPPINGS_H
 
 /*
- * Note mappings from now on, or forget them and note no more.  BQL held.  Those
- * that there are already are not known until they end.
+ * Start or stop to note mappings; a stop drops all notes.  Mappings that exist
+ * at the start are not noted.  BQL held.
  */
 void mappings_note(bool on);
 
-/* Whether all have been noted, of which there is a limit */
+/* Whether all mappings were noted; false once there were too many */
 bool mappings_are_known(void);
 
-/* Those that there are now, all of each.  While RAM is tracked, BQL held */
+/* Mark all of each present mapping as dirty.  RAM is tracked, BQL held. */
 void mappings_count_as_changed(void);
 
 #endif

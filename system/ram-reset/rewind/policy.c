@@ -1,5 +1,5 @@
 /*
- * Rewinding: whether to track what the guest writes, or to compare all
+ * Rewinding: the choice between tracking writes and comparing all pages
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,24 +9,24 @@
 
 /*
  * Tracking costs the guest a fault for each page that it writes to; comparing
- * costs each load the time to read all that there is.  What the next load's
- * guest writes nobody knows.
+ * costs each load the time to read all pages.  Nobody knows how many pages the
+ * guest will write to before the next load.
  *
- * Tracking is given up when it has cost DECISIVE times what comparing would
- * have, LOADS_TO_LEARN times in a row.  While loads compare, their number of
- * changed pages says what tracking would have cost.  What it would have saved
- * adds up, and is forgotten as far as comparing saves something.  When the sum
- * exceeds the faults that made an end of tracking, tracking begins anew.  That
- * is the ski rental rule: by then comparing has wasted as much as one more
- * mistaken load of tracking costs, so that going back too early, and staying
- * too long, each cost at most twice as much as they would have in hindsight.
+ * Tracking ends when it has cost DECISIVE times as much as comparing would
+ * have, in LOADS_TO_LEARN loads in a row.  While loads compare, their number of
+ * changed pages gives the cost that tracking would have had.  Its savings add
+ * up; a load in which comparing saves time reduces the sum.  When the sum
+ * exceeds the faults that ended tracking, tracking restarts.  This is the ski
+ * rental rule: by then comparing has wasted as much as one more mistaken load
+ * of tracking costs.  So a restart that is too early or too late costs at most
+ * twice as much as the best choice in hindsight.
  */
 
-/* For less, comparing is not considered */
+/* Comparing is not considered for less */
 #define WORTH_COMPARING_NS  10e6
-/* By what factor comparing must be cheaper, so that loads do not alternate */
+/* Comparing must be cheaper by this factor, so that loads do not alternate */
 #define DECISIVE            1.5
-/* Until then pages that are written to load after load are not known */
+/* Pages that are written to load after load are not known before */
 #define LOADS_TO_LEARN      3
 
 bool rewind_choice_open(double faults_ns)

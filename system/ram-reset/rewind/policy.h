@@ -1,5 +1,5 @@
 /*
- * Rewinding: whether to track what the guest writes, or to compare all
+ * Rewinding: the choice between tracking writes and comparing all pages
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -8,14 +8,14 @@
 #define RAM_RESET_REWIND_POLICY_H
 
 /*
- * A guest that writes here and there to a large part of its memory waits
- * longer for the faults of being tracked than it would take to compare all of
- * it with the snapshot.  All zero to begin with, or to begin anew.
+ * A guest may write to pages all over a large part of its memory.  The faults
+ * of tracking then take longer than comparing all of it with the snapshot.  All
+ * members are zero at the start, and after a restart.
  *
- * @compare: the next load is to compare, and pages need not be tracked
- * @expensive: loads in a row in which tracking was the more expensive way
- * @tracking: what has made it compare, in ns of faults
- * @regret: what tracking would have spared since, in ns
+ * @compare: the next load compares, and pages need not be tracked
+ * @expensive: number of loads in a row in which tracking was more expensive
+ * @tracking: time of the faults that ended tracking, in ns
+ * @regret: time that tracking would have saved since then, in ns
  */
 typedef struct RewindChoice {
     bool compare;
@@ -23,15 +23,15 @@ typedef struct RewindChoice {
     double tracking, regret;
 } RewindChoice;
 
-/* Whether rewind_choose() looks at @comparing_ns at all, when tracking */
+/* Whether rewind_choose() uses @comparing_ns while it tracks */
 bool rewind_choice_open(double faults_ns);
 
 /*
- * A load is over.
+ * Choose the way of the next load.  Called at the end of a load.
  *
- * @faults_ns: what the guest has waited for faults since the load before it,
- *     or would have, when comparing
- * @comparing_ns: what it takes to compare
+ * @faults_ns: time of the guest's faults for tracking since the previous load,
+ *     or an estimate of it if this load has compared
+ * @comparing_ns: time to compare all pages
  */
 void rewind_choose(RewindChoice *c, double faults_ns, double comparing_ns);
 
