@@ -96,7 +96,7 @@ struct RamResetClass {
  * @memdev: id of the one memory backend to reset; NULL for every block that
  *     no other object covers by name
  * @verify: compare RAM with the snapshot after each load
- * @rewind: keep a copy of the snapshot's RAM, to undo only what has changed
+ * @rewind: copy the RAM of the snapshot, to undo only the changes
  * @rewind_limit: largest size of that copy for all blocks in bytes; 0: no limit
  * @template_dir: path of the directory for templates; NULL for none
  * @template_fd: that directory; -1 if there is none

@@ -61,7 +61,7 @@ void ram_reset_vhost_starts(const struct vhost_dev *dev);
 /* A user of the global dirty log, as GLOBAL_DIRTY_MIGRATION is */
 #define GLOBAL_DIRTY_RAM_RESET (1U << 31)
 
-/* Of all address spaces */
+/* The listeners of all address spaces */
 extern QTAILQ_HEAD(MemoryListeners, MemoryListener) memory_listeners;
 
 /* Called by ram.c when a snapshot is loaded, with the BQL held */

@@ -22,12 +22,13 @@ typedef struct RamResetBlockList {
 
 /*
  * There is at most one list.  This makes it, or adds a reference to it.  During
- * a reset it is the reset's, with its plan and what is known of each block.
- * Otherwise blocks have neither, and @info is thrown away.  BQL held.
+ * a reset, the list belongs to the reset: blocks have their plan and their
+ * known zero pages.  Otherwise they have neither, and @info is dropped.  BQL
+ * held.
  *
- * A reference keeps the blocks alive.  The BQL may be released meanwhile, for
- * instance to synchronize a dirty ring, and memory that is unplugged is freed
- * when RCU's thread gets the BQL.
+ * The blocks live as long as a reference.  The BQL may be released meanwhile,
+ * for instance to synchronize a dirty ring; RCU's thread then frees memory that
+ * has been unplugged.
  */
 RamResetBlockList *ram_reset_list_blocks(void);
 void ram_reset_block_list_unref(RamResetBlockList *list);

@@ -132,7 +132,7 @@ static bool check_template_dir(RamReset *rr, Error **errp)
     return true;
 }
 
-/* Memory backends, and their use as RAM, are made after such objects */
+/* QEMU makes memory backends, and uses them as RAM, after these objects */
 static void ram_reset_machine_done(Notifier *notifier, void *data)
 {
     RamReset *rr = container_of(notifier, RamReset, machine_done);
@@ -351,7 +351,7 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
     object_class_property_add_bool(oc, "rewind", ram_reset_get_rewind,
                                    ram_reset_set_rewind);
     object_class_property_set_description(oc, "rewind",
-        "Keep a copy of the snapshot's RAM, and undo only what has changed");
+        "Copy the RAM of the snapshot, and undo only the changes");
     object_class_property_add(oc, "rewind-limit", "size",
                               ram_reset_get_rewind_limit,
                               ram_reset_set_rewind_limit, NULL, NULL);

@@ -140,7 +140,7 @@ static void fall_back(RamResetBlock *blk, RamResetPart *part, int ret)
     ram_reset_note_fallback(blk, strategy_name(part->strategy), ret);
     part->strategy = NULL;
     /*
-     * Some of it may be discarded already; reading it would populate it again
+     * Some of it may be discarded already, and reading would populate it again
      */
     g_clear_pointer(&blk->data, g_array_unref);
     if (blk->parts->len == 1) {
@@ -208,7 +208,8 @@ static void zero_parts(RamResetBlock *blk, bool all)
 /*
  * For a late strategy "known zero" means that the page will be zero, unless it
  * is loaded.  A private mapping of a file that another block maps shared cannot
- * wait: it shows what is loaded there.  Nothing is known of it afterwards.
+ * wait: it shows the pages that are loaded there.  Nothing is known of it
+ * afterwards.
  */
 static void begin_block(RamResetBlock *blk, bool all_notified)
 {

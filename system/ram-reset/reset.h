@@ -10,10 +10,10 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/block/block.h"
 
-/* Whether @blk is to be left as it is; true of each that is ignored */
+/* Whether the reset excludes @blk; true for each ignored block */
 typedef bool RamResetLeftOut(const RamResetBlock *blk, void *opaque);
 
-/* As ram_reset_begin(), but also without the blocks that @left_out names */
+/* As ram_reset_begin(), but without the blocks for which @left_out is true */
 void ram_reset_begin_without(RamResetLeftOut *left_out, void *opaque,
                              bool all_notified, uint64_t expected);
 

@@ -1,8 +1,8 @@
 /*
  * RAM reset: find the pages of RAM that have never been populated
  *
- * To save a page that the host has no memory for, it need not be read; to
- * read it would allocate it, where memory is shared.
+ * A save need not read a page that the host has no memory for.  Reading it
+ * would allocate it if memory is shared.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

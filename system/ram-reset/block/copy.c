@@ -10,7 +10,7 @@
 #include "system/ram-reset/block/copy.h"
 #include "system/ram-reset/prim/ranges.h"
 
-/* One in so many loads samples an untracked page; divides BITS_PER_LONG */
+/* Loads until an untracked page is sampled again; divides BITS_PER_LONG */
 #define SAMPLE_EVERY 8
 
 struct RamCopy {

@@ -48,21 +48,18 @@ static const struct {
 static const char any_advice[] =
     "a device of QEMU's own in its place is seen";
 
-/* Of QEMU's and ours, that look at the map and hold nothing */
+/* Listeners of QEMU and of RAM reset that hold no memory */
 static bool only_looks(const MemoryListener *l)
 {
     DeviceMemoryState *plugged = current_machine->device_memory;
 
-    /*
-     * KVM looks pages up anew when a mapping changes, and the machine counts
-     * slots
-     */
+    /* KVM looks up pages of a changed mapping; the machine counts slots */
     return !l->region_add || (plugged && l == &plugged->listener) ||
            (l->name && (g_str_has_prefix(l->name, "kvm-") ||
                         g_str_has_prefix(l->name, "ram-reset")));
 }
 
-/* Those that may have pinned pages, or passed on a file */
+/* Listeners that may have pinned pages, or passed on a file */
 static GPtrArray *find_holders(void)
 {
     GPtrArray *found = g_ptr_array_new();
@@ -188,7 +185,8 @@ char *ram_reset_unlogged_listener(void)
 
         if (why) {
             return g_strdup_printf("%s holds guest memory, and may write to "
-                                   "it unseen: %s", l->name ?: "somebody", why);
+                                   "it without a log: %s",
+                                   l->name ?: "somebody", why);
         }
     }
     return NULL;

@@ -9,7 +9,7 @@
 
 #include "system/ram-reset/prim/prim.h"
 
-/* Of PrimRange, none of them empty */
+/* Returns an array of PrimRange, none of them empty */
 GArray *prim_ranges_new(void);
 
 /*
