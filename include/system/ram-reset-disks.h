@@ -9,8 +9,8 @@
 
 #include "block/block-io.h"
 
-/* For disks that are not read-only; NULL in programs such as qemu-img */
-extern bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
+/* Called for disks that are not read-only; NULL in programs like qemu-img */
+extern bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
 
 /* Set when a load begins to revert a disk; the load clears it before. BQL. */
 extern bool ram_reset_disk_changed;
@@ -21,8 +21,9 @@ extern bool ram_reset_disk_changed;
  * @active: the active L1 table
  * @snapshot: that of the snapshot, big-endian, of the same length
  *
- * If both are equal, nothing has been written since the snapshot was loaded: the
- * first write to a shared L2 table would have put a copy of it into @active.
+ * If both are equal, nothing has been written since the snapshot was loaded:
+ * the first write to a shared L2 table would have put a copy of it into
+ * @active.
  *
  * Returns: false if the disk is going to be reverted.  Then it counts as
  *     changed, and @snapshot loses its marks: it becomes the active table, and
@@ -32,7 +33,7 @@ bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
                           unsigned len);
 
 /**
- * ram_reset_keeps_disk: whether a snapshot for which no disks are named
+ * ram_reset_excludes_disk: whether a snapshot for which no disks are named
  * excludes @bs
  *
  * Read-only disks are excluded.  With a ram-reset object, so are the disks in
@@ -41,10 +42,10 @@ bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
  *
  * The BQL and the graph's read lock are held.
  */
-static inline bool ram_reset_keeps_disk(BlockDriverState *bs)
+static inline bool ram_reset_excludes_disk(BlockDriverState *bs)
 {
     return bdrv_is_read_only(bs) ||
-           (ram_reset_keeps_disk_cb && ram_reset_keeps_disk_cb(bs));
+           (ram_reset_excludes_disk_cb && ram_reset_excludes_disk_cb(bs));
 }
 
 #endif

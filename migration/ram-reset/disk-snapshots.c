@@ -27,7 +27,7 @@ static bool is_included_by_default(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    return bdrv_is_inserted(bs) && !ram_reset_keeps_disk(bs) &&
+    return bdrv_is_inserted(bs) && !ram_reset_excludes_disk(bs) &&
            (bdrv_has_blk(bs) || QLIST_EMPTY(&bs->parents));
 }
 

@@ -8,7 +8,7 @@
 #include "block/qcow2.h"
 #include "system/ram-reset-disks.h"
 
-bool (*ram_reset_keeps_disk_cb)(BlockDriverState *bs);
+bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
 bool ram_reset_disk_changed;
 
 bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,

@@ -18,8 +18,8 @@
 #include "system/ram-reset/report.h"
 
 /*
- * @name: of a block node, of a -drive, or of the device that has the disk.
- * Returns whether there is such a disk; *@bs is NULL if it has no medium
+ * @name: name of a block node, of a -drive, or of the device that has the disk.
+ * Returns whether there is such a disk; *@bs is NULL if it has no medium.
  */
 static bool find_disk(const char *name, BlockDriverState **bs)
 {
@@ -45,7 +45,7 @@ static bool GRAPH_RDLOCK is_named(BlockDriverState *bs, const char *name)
     return bs;
 }
 
-static bool GRAPH_RDLOCK is_kept_by(RamReset *rr, BlockDriverState *bs)
+static bool GRAPH_RDLOCK is_excluded_by(RamReset *rr, BlockDriverState *bs)
 {
     for (strList *name = rr->keep_disks; name; name = name->next) {
         if (is_named(bs, name->value)) {
@@ -84,21 +84,20 @@ static bool GRAPH_RDLOCK has_vm_state(BlockDriverState *bs)
 /*
  * The content of a flash is in a RAM block, which is migrated; the device
  * writes it to its file when the VM runs after a load.  But flashes come first
- * among disks, so that QEMU stores the VM state in a flash that can have
- * snapshots, or searches it there.  It may have done so before there was an
- * object.
+ * among disks, so QEMU stores the VM state in a flash that can have snapshots,
+ * or searches it there.  A QEMU without an object may have stored one.
  */
 static bool GRAPH_RDLOCK is_in_vm_state(BlockDriverState *bs)
 {
     return belongs_to_flash(bs) && !has_vm_state(bs);
 }
 
-static bool GRAPH_RDLOCK keeps_disk(BlockDriverState *bs)
+static bool GRAPH_RDLOCK excludes_disk(BlockDriverState *bs)
 {
     g_autoptr(GPtrArray) objs = ram_reset_objects();
 
     for (unsigned i = 0; i < objs->len; i++) {
-        if (is_kept_by(RAM_RESET(objs->pdata[i]), bs)) {
+        if (is_excluded_by(RAM_RESET(objs->pdata[i]), bs)) {
             return true;
         }
     }
@@ -153,7 +152,7 @@ static void set_keep_disks(Object *obj, Visitor *v, const char *name,
 
 void ram_reset_add_keep_disks(ObjectClass *oc)
 {
-    ram_reset_keeps_disk_cb = keeps_disk;
+    ram_reset_excludes_disk_cb = excludes_disk;
     object_class_property_add(oc, "keep-disks", "strList", get_keep_disks,
                               set_keep_disks, NULL, NULL);
     object_class_property_set_description(oc, "keep-disks",
