@@ -47,7 +47,7 @@ static bool has_more_state(X86CPU *cpu)
            (env->features[FEAT_XSAVE] & CPUID_D_1_EAX_XFD);
 }
 
-bool ram_reset_vcpu_forget(CPUState *cs)
+bool ram_reset_vcpu_skip_read(CPUState *cs)
 {
     X86CPU *cpu = X86_CPU(cs);
     CPUX86State *env = &cpu->env;
@@ -60,8 +60,8 @@ bool ram_reset_vcpu_forget(CPUState *cs)
         return false;
     }
     /*
-     * KVM first handles what is pending when these are read: an NMI or SMI, and
-     * an INIT or SIPI.  To set state does not end all of these.
+     * KVM handles a pending NMI, SMI, INIT or SIPI when QEMU reads these.
+     * Setting state does not end all of them.
      */
     if (kvm_vcpu_ioctl(cs, KVM_GET_VCPU_EVENTS, &events) < 0 ||
         kvm_vcpu_ioctl(cs, KVM_GET_MP_STATE, &mp_state) < 0) {
@@ -95,8 +95,8 @@ void ram_reset_vcpu_clear(CPUState *cs)
 
 /*
  * KVM allows a second, but compares with the TSC that was written last.  A
- * third of a second leaves room for any two vCPUs, and for the time that this
- * takes.
+ * third of a second leaves room for any two vCPUs, and for the time of the
+ * writes.
  *
  * The wall clock is the VM's: KVM writes it to the address that the last vCPU
  * has named.
@@ -130,7 +130,7 @@ bool ram_reset_vcpu_exits_at_once(void)
     return false;
 }
 
-bool ram_reset_vcpu_forget(CPUState *cs)
+bool ram_reset_vcpu_skip_read(CPUState *cs)
 {
     return false;
 }

@@ -29,7 +29,7 @@ static struct {
     const AccelOpsClass *ops;
     AccelOpsClass own;
     bool resetting;             /* in the system reset of a load */
-    GHashTable *forgotten;      /* see ram_reset_vcpu_forget() */
+    GHashTable *unread;         /* see ram_reset_vcpu_skip_read() */
     GPtrArray *later;           /* not yet written */
     bool notified;              /* of each stop and resume */
     bool drained;               /* no queued work; only if @notified */
@@ -50,22 +50,22 @@ static void vcpus_call(void (*function)(CPUState *cpu), CPUState *cpu)
 
 static void synchronize_state(CPUState *cpu)
 {
-    if (vcpus.resetting && ram_reset_vcpu_forget(cpu)) {
-        g_hash_table_add(vcpus.forgotten, cpu);
+    if (vcpus.resetting && ram_reset_vcpu_skip_read(cpu)) {
+        g_hash_table_add(vcpus.unread, cpu);
     } else {
         vcpus_call(vcpus.ops->synchronize_state, cpu);
     }
 }
 
-static bool is_forgotten(CPUState *cpu)
+static bool is_unread(CPUState *cpu)
 {
-    return vcpus.forgotten && g_hash_table_contains(vcpus.forgotten, cpu);
+    return vcpus.unread && g_hash_table_contains(vcpus.unread, cpu);
 }
 
-/* The load writes a forgotten vCPU */
+/* The load writes a vCPU that was not read */
 static void synchronize_post_reset(CPUState *cpu)
 {
-    if (vcpus.resetting && is_forgotten(cpu)) {
+    if (vcpus.resetting && is_unread(cpu)) {
         ram_reset_vcpu_clear(cpu);
     } else {
         vcpus_call(vcpus.ops->synchronize_post_reset, cpu);
@@ -87,14 +87,14 @@ static void write_later(void)
 }
 
 /*
- * KVM synchronizes the clocks of the others with the first vCPU's, so that one
- * is written first.
+ * KVM synchronizes the clocks of the other vCPUs with the first one's, so the
+ * first vCPU is written first.
  */
 static void synchronize_post_init(CPUState *cpu)
 {
     bool last = !CPU_NEXT(cpu);
 
-    if (cpu == first_cpu || !is_forgotten(cpu) ||
+    if (cpu == first_cpu || !is_unread(cpu) ||
         !ram_reset_vcpu_is_for_later(cpu, first_cpu)) {
         vcpus_call(vcpus.ops->synchronize_post_init, cpu);
     } else {
@@ -222,7 +222,7 @@ void ram_reset_vcpus_return(void)
         cpu->thread = own_thread(cpu);
     }
     g_clear_pointer(&vcpus.cpus, g_array_unref);
-    g_clear_pointer(&vcpus.forgotten, g_hash_table_unref);
+    g_clear_pointer(&vcpus.unread, g_hash_table_unref);
     g_clear_pointer(&vcpus.later, g_ptr_array_unref);
     cpus_register_accel(vcpus.ops);
 }
@@ -231,7 +231,7 @@ void ram_reset_vcpus_begin_reset(void)
 {
     if (vcpus.cpus) {
         vcpus.resetting = true;
-        vcpus.forgotten = g_hash_table_new(NULL, NULL);
+        vcpus.unread = g_hash_table_new(NULL, NULL);
         vcpus.later = g_ptr_array_new();
     }
 }
@@ -303,14 +303,14 @@ static void first_handler(void *opaque, bool running, RunState state)
     }
 }
 
-static void take_signals(CPUState *cpu, run_on_cpu_data unused)
+static void accept_signals(CPUState *cpu, run_on_cpu_data unused)
 {
     qatomic_set_mb(&cpu->thread_kicked, false);
 }
 
 /*
  * QEMU also sends a signal to resume a vCPU, which would end the first KVM_RUN
- * at once.  A waiting thread needs none to wake up.  It takes signals again
+ * at once.  A waiting thread needs none to wake up.  It accepts signals again
  * before it runs the vCPU, even if it is in the midst of other work.
  */
 static void need_no_signal(void)
@@ -322,7 +322,7 @@ static void need_no_signal(void)
     }
     CPU_FOREACH(cpu) {
         cpu->thread_kicked = true;
-        async_run_on_cpu(cpu, take_signals, RUN_ON_CPU_NULL);
+        async_run_on_cpu(cpu, accept_signals, RUN_ON_CPU_NULL);
     }
 }
 

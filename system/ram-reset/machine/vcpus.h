@@ -48,20 +48,21 @@ void ram_reset_vcpus_return(void);
 void ram_reset_vcpus_begin_reset(void);
 
 /**
- * ram_reset_vcpus_end_reset: it has ended
+ * ram_reset_vcpus_end_reset: the system reset has ended
  */
 void ram_reset_vcpus_end_reset(void);
 
 /**
- * ram_reset_vcpu_forget: take a vCPU's state for QEMU's, without reading it
+ * ram_reset_vcpu_skip_read: treat QEMU's state of a vCPU as current, without
+ * reading it from KVM
  *
  * Returns: false if KVM has state that the load does not write
  */
-bool ram_reset_vcpu_forget(CPUState *cpu);
+bool ram_reset_vcpu_skip_read(CPUState *cpu);
 
 /**
  * ram_reset_vcpu_clear: clear the state that a load does not write, in a vCPU
- * of ram_reset_vcpu_forget()
+ * of ram_reset_vcpu_skip_read()
  */
 void ram_reset_vcpu_clear(CPUState *cpu);
 
