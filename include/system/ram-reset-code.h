@@ -8,19 +8,19 @@
 #define SYSTEM_RAM_RESET_CODE_H
 
 /**
- * ram_reset_keeps_code: called when tb-maint.c is going to flush all translated
- * code.  In a load, RAM reset knows which code is still valid.
+ * ram_reset_defers_tb_flush: whether RAM reset defers a flush of all translated
+ * code by tb-maint.c.  In a load, RAM reset knows which code is still valid.
  *
- * Returns: true if nothing must be flushed now; RAM reset flushes later if it
- *     must, before any vCPU runs
+ * Returns: true if QEMU must not flush now; RAM reset flushes later if needed,
+ *     before any vCPU runs
  */
 #ifdef CONFIG_USER_ONLY
-static inline bool ram_reset_keeps_code(void)
+static inline bool ram_reset_defers_tb_flush(void)
 {
     return false;
 }
 #else
-bool ram_reset_keeps_code(void);
+bool ram_reset_defers_tb_flush(void);
 #endif
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: devices that need be neither reset nor loaded
+ * RAM reset: unchanged devices, which a load neither resets nor loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,17 +20,17 @@
  * All functions are called with the BQL held, the VM stopped and I/O drained.
  */
 
-/** ram_reset_devices_copy: copy all devices, which have just been loaded */
+/** ram_reset_devices_copy: copy the state of all devices after a load */
 void ram_reset_devices_copy(void);
 
-/** ram_reset_devices_forget: drop the copy */
-void ram_reset_devices_forget(void);
+/** ram_reset_devices_drop_copy: drop the copy */
+void ram_reset_devices_drop_copy(void);
 
 /**
- * ram_reset_devices_distrust: devices of the class of @dev, which is known, are
- * loaded with each load from now on
+ * ram_reset_devices_distrust: from now on load all devices of the class of
+ * @dev, which is known, with each load
  *
- * @problem: why, for query-ram-reset
+ * @problem: the reason for query-ram-reset
  */
 void ram_reset_devices_distrust(DeviceState *dev, const char *problem);
 
@@ -39,8 +39,8 @@ void ram_reset_devices_distrust(DeviceState *dev, const char *problem);
  *
  * @find: return the section of @part, whose description has the name @vmsd;
  *     NULL if there is none, or there may be others
- * @check: whether the VM state of the device, if it were saved now, is @section;
- *     the device is unchanged
+ * @check: save the VM state of @dev, an unchanged device, and return whether it
+ *     is equal to @section
  * @leave_out: do not load @section, which @find has returned
  */
 typedef struct RamResetSections {
@@ -51,38 +51,39 @@ typedef struct RamResetSections {
 } RamResetSections;
 
 /**
- * ram_reset_devices_hold: until ram_reset_devices_release(), let a reset of all
- * devices skip the unchanged ones
+ * ram_reset_devices_begin_reset: until ram_reset_devices_end_reset(), let a
+ * reset of all devices skip the unchanged ones
  *
  * @map: the memory map is that of the snapshot, and frozen
  *
- * Sections found by @stream are remembered until ram_reset_devices_forget().
+ * Sections found by @stream are cached until ram_reset_devices_drop_copy().
  *
  * Returns: the number of unchanged devices
  */
-unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream);
+unsigned ram_reset_devices_begin_reset(bool map,
+                                       const RamResetSections *stream);
 
 /**
  * ram_reset_devices_complete_reset: between the reset of all devices and
- * ram_reset_devices_release(), reset in the other devices the fields that
+ * ram_reset_devices_end_reset(), reset in the other devices the fields that
  * neither a reset clears nor each VM state has
  */
 void ram_reset_devices_complete_reset(void);
 
 /**
  * ram_reset_devices_renew: between the reset of all devices and
- * ram_reset_devices_release(), do for the unchanged devices what reset and load
- * would do outside of them
+ * ram_reset_devices_end_reset(), do for the unchanged devices what reset and
+ * load would do outside of them
  */
 void ram_reset_devices_renew(void);
 
 /**
- * ram_reset_devices_release: all devices have been reset
+ * ram_reset_devices_end_reset: all devices have been reset
  *
  * Returns: false if the reset has unplugged some, which may have been unchanged
  * ones
  */
-bool ram_reset_devices_release(void);
+bool ram_reset_devices_end_reset(void);
 
 /**
  * ram_reset_devices_count: how many devices have a VM state, each with its
@@ -91,7 +92,7 @@ bool ram_reset_devices_release(void);
 unsigned ram_reset_devices_count(void);
 
 /**
- * ram_reset_query_loaded_devices: those of them that each load loads, owned by
+ * ram_reset_query_loaded_devices: the devices that each load loads, owned by
  * the caller
  */
 RamResetLoadedDevicesList *ram_reset_query_loaded_devices(void);

@@ -38,7 +38,7 @@ bool ram_reset_rewind_wanted(void);
 bool ram_reset_unchanged_devices_wanted(void);
 
 /**
- * ram_reset_take_baseline: keep a copy of RAM, and track all writes from now on
+ * ram_reset_take_baseline: copy RAM, and track all writes from now on
  *
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
  *     or will map it again
@@ -111,14 +111,15 @@ bool ram_reset_map_freeze(const GArray *map);
 void ram_reset_map_thaw(void);
 
 /**
- * ram_reset_code_release: a load is over, or ram_reset_rewind() is given up
+ * ram_reset_code_finish: a load is over, or ram_reset_rewind() is given up; end
+ * the deferral of flushes of translated code
  *
- * @kept: translated code stays valid, except that of pages restored by
- *     ram_reset_rewind(), since nothing else has changed RAM.  Otherwise all is
- *     dropped, if QEMU has not done so.
+ * @valid: translated code stays valid, except that of pages restored by
+ *     ram_reset_rewind(), since nothing else has changed RAM.  Otherwise this
+ *     function drops all code, if QEMU has not done so.
  * @loaded: the load has succeeded, vCPUs' states are loaded
  */
-void ram_reset_code_release(bool kept, bool loaded);
+void ram_reset_code_finish(bool valid, bool loaded);
 
 /**
  * ram_reset_query_rewind: a description of the baseline, owned by the caller;

@@ -111,7 +111,7 @@ unsigned ram_reset_leave_devices(RamResetSnapshot *s, bool map_frozen)
         read_sections(s)) {
         data = vmstate_cache_devices(&s->cache, &size);
         ram_reset_self_check_begin(data, size);
-        unchanged = ram_reset_devices_hold(map_frozen, &stream);
+        unchanged = ram_reset_devices_begin_reset(map_frozen, &stream);
         ram_reset_self_check_end();
     }
     return unchanged;
@@ -122,12 +122,12 @@ bool ram_reset_devices_were_reset(void)
     ram_reset_flags.roms_stay = false;
     ram_reset_devices_complete_reset();
     ram_reset_devices_renew();
-    return ram_reset_devices_release();
+    return ram_reset_devices_end_reset();
 }
 
 void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
 {
-    ram_reset_devices_release();
+    ram_reset_devices_end_reset();
     vmstate_cache_clear_skips(&s->cache);
     s->has_devices = success && ram_reset_rewind_wanted() &&
                      ram_reset_unchanged_devices_wanted();
@@ -135,7 +135,7 @@ void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
         ram_reset_snapshot_set_current(s);
         ram_reset_devices_copy();
     } else {
-        ram_reset_devices_forget();
+        ram_reset_devices_drop_copy();
         vmstate_cache_drop(&s->cache);
     }
 }

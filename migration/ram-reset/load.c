@@ -333,8 +333,8 @@ bool ram_reset_load_end(int ret, Error **errp)
     load.times.end = load_now();
     ok = load_is_valid(ret, errp);
     load.times.verified = ram_reset_verify_wanted() ? load_now() : 0;
-    ram_reset_code_release(ok && !ret && load.plan.way == LOAD_REWIND,
-                           ok && !ret);
+    ram_reset_code_finish(ok && !ret && load.plan.way == LOAD_REWIND,
+                          ok && !ret);
     info = load_finish(ok && !ret);
     ram_reset_devices_loaded(load.snapshot, info->success);
     trace_ram_reset_load_end(info->tag, ret, info->phases->total);

@@ -118,7 +118,7 @@ void load_plan_give_up(LoadPlan *p, const RamResetBlocker *why)
     load_all_devices(p);
     vmstate_cache_drop(&p->snapshot->cache);
     ram_reset_map_thaw();
-    ram_reset_code_release(false, false);
+    ram_reset_code_finish(false, false);
     ram_reset_template_close();
 }
 

@@ -38,7 +38,7 @@ static void drop_machine_state(RamResetSnapshot *s)
     vmstate_cache_drop(&s->cache);
     s->has_baseline = s->was_rewound = false;
     /* First the copies of devices, which point to sections */
-    ram_reset_devices_forget();
+    ram_reset_devices_drop_copy();
     s->has_devices = s->sections_read = false;
     g_clear_pointer(&s->sections, g_hash_table_unref);
     g_clear_pointer(&s->map, g_array_unref);

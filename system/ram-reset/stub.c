@@ -1,5 +1,5 @@
 /*
- * RAM reset: hosts that it has no primitives for, so no object can be made
+ * RAM reset: hosts without primitives for it, where no object can be made
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -34,7 +34,7 @@ STUB(bool ram_reset_is_unchanged(const void *opaque), false)
 STUB_VOID(void ram_reset_vhost_starts(const struct vhost_dev *dev))
 
 /* ram-reset-code.h */
-STUB(bool ram_reset_keeps_code(void), false)
+STUB(bool ram_reset_defers_tb_flush(void), false)
 
 /* ram-reset-load.h */
 STUB(bool ram_reset_enabled(void), false)
@@ -64,7 +64,7 @@ STUB_VOID(void ram_reset_slots_change(bool change))
 STUB(GArray *ram_reset_map_copy(void), NULL)
 STUB(bool ram_reset_map_freeze(const GArray *map), false)
 STUB_VOID(void ram_reset_map_thaw(void))
-STUB_VOID(void ram_reset_code_release(bool kept, bool loaded))
+STUB_VOID(void ram_reset_code_finish(bool valid, bool loaded))
 STUB(bool ram_reset_rewind_wanted(void), false)
 STUB(bool ram_reset_take_baseline(bool loaded), false)
 STUB_VOID(void ram_reset_drop_baseline(RamResetBlockerId why))
@@ -89,11 +89,11 @@ STUB(RamResetTemplateInfo *ram_reset_query_template(void), NULL)
 
 /* ram-reset-devices.h */
 STUB_VOID(void ram_reset_devices_copy(void))
-STUB_VOID(void ram_reset_devices_forget(void))
-STUB(unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream),
-     0)
+STUB_VOID(void ram_reset_devices_drop_copy(void))
+STUB(unsigned ram_reset_devices_begin_reset(bool map,
+                                            const RamResetSections *stream), 0)
 STUB_VOID(void ram_reset_devices_complete_reset(void))
 STUB_VOID(void ram_reset_devices_renew(void))
-STUB(bool ram_reset_devices_release(void), true)
+STUB(bool ram_reset_devices_end_reset(void), true)
 STUB(unsigned ram_reset_devices_count(void), 0)
 STUB(RamResetLoadedDevicesList *ram_reset_query_loaded_devices(void), NULL)

@@ -59,7 +59,7 @@ def test_kernel_tells_what_is_written_to_devices_memory(daemon):
         dirty(guest, 2)
         take_back(guest, 'hmp')
         blocks = guest.qmp('query-ram-reset')['last-load']['blocks']
-        watched = [b for b in blocks if 'kernel has watched' in b['reason']]
+        watched = [b for b in blocks if 'kernel has reported' in b['reason']]
         assert 'pc.bios' in [b['name'] for b in watched]
         assert not any(b['compared-pages'] for b in blocks)
 

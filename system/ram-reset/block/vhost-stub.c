@@ -22,11 +22,11 @@ const char *ram_reset_load_refusal(void)
     return NULL;
 }
 
-RamResetBlockerId ram_reset_vhost_unseen(void)
+RamResetBlockerId ram_reset_vhost_unlogged(void)
 {
     return RAM_RESET_BLOCKER__MAX;
 }
 
-void ram_reset_vhost_begin_anew(void)
+void ram_reset_vhost_restart_log(void)
 {
 }

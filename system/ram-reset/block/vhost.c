@@ -17,13 +17,16 @@
 
 /* Protected by the BQL */
 static struct {
-    GArray *seen;               /* of VhostQueues; NULL: nobody watches */
+    GArray *seen;               /* of VhostQueues; NULL before the watch */
     bool running;               /* all devices have been started */
-    bool writing;               /* a disk's back end, to say nothing of others */
-    RamResetBlockerId busy, unseen;     /* _MAX: nothing is */
-} state = { .busy = RAM_RESET_BLOCKER__MAX, .unseen = RAM_RESET_BLOCKER__MAX };
+    bool writing;               /* a disk's back end may be writing */
+    RamResetBlockerId busy, unlogged;   /* _MAX: nothing is */
+} state = {
+    .busy = RAM_RESET_BLOCKER__MAX,
+    .unlogged = RAM_RESET_BLOCKER__MAX,
+};
 
-static void suspect(RamResetBlockerId *why, RamResetBlockerId what)
+static void note_blocker(RamResetBlockerId *why, RamResetBlockerId what)
 {
     if (*why == RAM_RESET_BLOCKER__MAX) {
         *why = what;
@@ -65,7 +68,7 @@ static void look(const GArray *loggers)
         VhostQueues now;
 
         vhost_queues_look(&now, logger);
-        /* What was lost stays so until the guest starts the device anew */
+        /* A lost request stays lost until the guest restarts the device */
         now.restarted = !before || before->restarted;
         if (!now.restarted && before->vdev) {
             memcpy(now.lost, before->lost, sizeof(now.lost));
@@ -104,7 +107,7 @@ static void all_started(const GArray *loggers)
             vhost_queues_started(seen_nr(i));
         }
         if (!vhost_queues_all_taken(seen_nr(i))) {
-            suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_EARLY);
+            note_blocker(&state.unlogged, RAM_RESET_BLOCKER_VHOST_EARLY);
         }
     }
 }
@@ -120,7 +123,7 @@ static void outermost(void *opaque, bool running, RunState run_state)
         return;
     }
     if (!are_as_seen(loggers)) {
-        suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_RESTARTED);
+        note_blocker(&state.unlogged, RAM_RESET_BLOCKER_VHOST_RESTARTED);
     }
     look(loggers);
     for (unsigned i = 0; i < state.seen->len; i++) {
@@ -135,14 +138,14 @@ static void all_stopped(void)
         VhostQueuesState now = vhost_queues_state(s);
 
         if (s->vdev && !vhost_queues_has_backend(s)) {
-            suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_LOST);
+            note_blocker(&state.unlogged, RAM_RESET_BLOCKER_VHOST_LOST);
         } else if (now != VHOST_QUEUES_IDLE) {
-            suspect(&state.busy, RAM_RESET_BLOCKER_VHOST_BUSY);
+            note_blocker(&state.busy, RAM_RESET_BLOCKER_VHOST_BUSY);
             state.writing |= now == VHOST_QUEUES_BUSY;
         }
     }
     if (state.busy != RAM_RESET_BLOCKER__MAX) {
-        suspect(&state.unseen, state.busy);
+        note_blocker(&state.unlogged, state.busy);
     }
 }
 
@@ -152,7 +155,7 @@ static void innermost(void *opaque, bool running, RunState run_state)
     if (!running) {
         all_stopped();
     } else if (ram_reset_vhost_is_started()) {
-        suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_CONNECTED);
+        note_blocker(&state.unlogged, RAM_RESET_BLOCKER_VHOST_CONNECTED);
     }
 }
 
@@ -163,7 +166,7 @@ static void map_changed(MemoryListener *l, MemoryRegionSection *section)
     /* As vhost_section(): back ends do not get a display's memory */
     if (state.running && state.seen->len && memory_region_is_ram(mr) &&
         !(memory_region_get_dirty_log_mask(mr) & (1 << DIRTY_MEMORY_VGA))) {
-        suspect(&state.unseen, RAM_RESET_BLOCKER_VHOST_MAP_CHANGED);
+        note_blocker(&state.unlogged, RAM_RESET_BLOCKER_VHOST_MAP_CHANGED);
     }
 }
 
@@ -189,7 +192,7 @@ void ram_reset_watch_vhost(void)
         g_autoptr(GArray) loggers = ram_reset_loggers();
 
         if (loggers->len) {
-            suspect(&state.busy, RAM_RESET_BLOCKER_VHOST_LATE);
+            note_blocker(&state.busy, RAM_RESET_BLOCKER_VHOST_LATE);
         }
     }
 }
@@ -245,12 +248,12 @@ const char *ram_reset_load_refusal(void)
              "(cont), and try again when its disk answers" : NULL;
 }
 
-RamResetBlockerId ram_reset_vhost_unseen(void)
+RamResetBlockerId ram_reset_vhost_unlogged(void)
 {
-    return ram_reset_vhost_is_busy() ? state.busy : state.unseen;
+    return ram_reset_vhost_is_busy() ? state.busy : state.unlogged;
 }
 
-void ram_reset_vhost_begin_anew(void)
+void ram_reset_vhost_restart_log(void)
 {
-    state.unseen = RAM_RESET_BLOCKER__MAX;
+    state.unlogged = RAM_RESET_BLOCKER__MAX;
 }

@@ -22,7 +22,7 @@
  *   request then.
  * - When the guest, or a lost connection, stops a device while the guest runs,
  *   nobody has waited: the log may lack all later writes.
- * - QEMU loses the log's bits for memory that is mapped anew under a device.
+ * - QEMU loses the log's bits for memory that is mapped again under a device.
  *
  * In all these cases the next load must be a whole one.  BQL held.
  */
@@ -35,11 +35,11 @@ bool ram_reset_vhost_is_busy(void);
 
 /*
  * The reason why QEMU's dirty log may lack writes since
- * ram_reset_vhost_begin_anew(); RAM_RESET_BLOCKER__MAX if it lacks none
+ * ram_reset_vhost_restart_log(); RAM_RESET_BLOCKER__MAX if it lacks none
  */
-RamResetBlockerId ram_reset_vhost_unseen(void);
+RamResetBlockerId ram_reset_vhost_unlogged(void);
 
 /* Ignore all writes so far */
-void ram_reset_vhost_begin_anew(void);
+void ram_reset_vhost_restart_log(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: devices that need be neither reset nor loaded
+ * RAM reset: unchanged devices, which a load neither resets nor loads
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -18,28 +18,28 @@
 #include "system/ram-reset/trace.h"
 
 /*
- * What is kept or not as a whole: a device with all below it, but not with what
- * is on a PCI bus below
+ * A device with its parts, which are unchanged together or not at all.  A
+ * device on a PCI bus below it is a unit of its own.
  */
 typedef struct Unit {
     GPtrArray *devices;         /* DeviceState, with a reference */
-    PCIDevice *pci;             /* the first of them, if it is one */
-    bool known;                 /* what the state of all is in */
+    PCIDevice *pci;             /* the first of them, if it is a PCI device */
+    bool known;                 /* all places of their state */
     GArray *pieces;             /* of their memory; NULL if not known */
-    GByteArray *copy;           /* as of the last load; NULL if there is none */
-    GPtrArray *sections;        /* in the stream; NULL if not looked for yet */
-    bool config_saved;          /* a PCI device's configuration space is there */
-    bool checked;               /* what is saved of it is what the stream has */
-    bool kept;
+    GByteArray *copy;           /* since the last load; NULL if there is none */
+    GPtrArray *sections;        /* in the VM state; NULL before the search */
+    bool config_saved;          /* the VM state has the configuration space */
+    bool checked;               /* the self-check has succeeded */
+    bool unchanged;
 } Unit;
 
 /* BQL */
 static struct {
-    GPtrArray *units;           /* NULL if they have to be found anew */
+    GPtrArray *units;           /* NULL before the search */
     GPtrArray *buses;           /* PCIBus */
-    GPtrArray *held;            /* Object, not to be reset, with a reference */
-    bool buses_held, map_changed;
-    bool stale;                 /* to be found anew, once nothing is held */
+    GPtrArray *skipped;         /* Objects that a reset skips, referenced */
+    bool buses_skipped, map_changed;
+    bool stale;                 /* search again after the reset */
 } all;
 
 static void free_unit(gpointer p)
@@ -87,23 +87,26 @@ static int add_bus(BusState *bus, void *opaque)
     return 0;
 }
 
-/* A reset may unplug a device that the guest has been asked to give up */
-static void forget_all(DeviceListener *listener, DeviceState *dev)
+/* A reset may complete a requested unplug */
+static void devices_drop_all(DeviceListener *listener, DeviceState *dev)
 {
-    if (all.held) {
+    if (all.skipped) {
         all.stale = true;
     } else {
-        ram_reset_devices_forget();
+        ram_reset_devices_drop_copy();
     }
 }
 
 static void find_units(void)
 {
     static DeviceListener listener = {
-        .realize = forget_all, .unrealize = forget_all,
+        .realize = devices_drop_all, .unrealize = devices_drop_all,
     };
 
-    /* Its listener comes first: each that is registered has all called */
+    /*
+     * Its listener comes first: a registration calls all listeners, and ours
+     * drops the units
+     */
     ram_reset_devices_count();
     if (!listener.link.tqe_circ.tql_prev) {
         device_listener_register(&listener);
@@ -133,14 +136,14 @@ static bool sweep_unit(Unit *u, GByteArray *into)
     return s.ok && (into || s.at == s.length);
 }
 
-void ram_reset_devices_forget(void)
+void ram_reset_devices_drop_copy(void)
 {
     g_clear_pointer(&all.units, g_ptr_array_unref);
     g_clear_pointer(&all.buses, g_ptr_array_unref);
 }
 
-/* Devices have pointers to what QEMU makes of the map */
-static void map_changed(MemoryListener *listener)
+/* Devices have pointers into QEMU's compiled form of the map */
+static void devices_map_changed(MemoryListener *listener)
 {
     all.map_changed = true;
 }
@@ -148,7 +151,7 @@ static void map_changed(MemoryListener *listener)
 static void watch_map(void)
 {
     static MemoryListener listener = {
-        .name = "ram-reset-devices", .commit = map_changed,
+        .name = "ram-reset-devices", .commit = devices_map_changed,
     };
 
     if (!listener.address_space) {
@@ -165,7 +168,7 @@ void ram_reset_devices_copy(void)
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        if (!u->known || (u->kept && !all.map_changed)) {
+        if (!u->known || (u->unchanged && !all.map_changed)) {
             continue;
         }
         u->copy = u->copy ?: g_byte_array_new();
@@ -198,7 +201,7 @@ static bool has_sections(Unit *u, const RamResetSections *stream)
     return true;
 }
 
-/* The first time that @u would be left alone */
+/* Before @u is left alone for the first time, compare it with its sections */
 static bool self_check(Unit *u, const RamResetSections *stream)
 {
     for (int i = 0, n = 0; !u->checked && i < u->devices->len; i++) {
@@ -211,20 +214,20 @@ static bool self_check(Unit *u, const RamResetSections *stream)
         }
     }
     if (!u->checked) {
-        /* To save a device may have changed what follows from its state */
+        /* Saving a device may change members that follow from its state */
         g_byte_array_set_size(u->copy, 0);
         u->checked = sweep_unit(u, u->copy);
     }
     return u->checked;
 }
 
-static bool is_as_it_was(Unit *u, const RamResetSections *stream)
+static bool is_unchanged(Unit *u, const RamResetSections *stream)
 {
     return u->known && u->copy && sweep_unit(u, NULL) &&
            has_sections(u, stream) && self_check(u, stream);
 }
 
-/* Its BARs and interrupt stay until its configuration space is loaded */
+/* BARs and interrupt then stay until the configuration space is loaded */
 static bool can_do_without_bus(Unit *u, const RamResetSections *stream)
 {
     DeviceState *dev = u->config_saved ? NULL
@@ -237,76 +240,77 @@ static bool can_do_without_bus(Unit *u, const RamResetSections *stream)
     return u->config_saved && !u->pci->irq_state && !u->pci->exp.sriov_cap;
 }
 
-static void hold(gpointer obj, gpointer opaque)
+static void skip_reset(gpointer obj, gpointer opaque)
 {
     RESETTABLE_GET_CLASS(obj)->get_state(obj)->count++;
-    g_ptr_array_add(all.held, object_ref(OBJECT(obj)));
+    g_ptr_array_add(all.skipped, object_ref(OBJECT(obj)));
 }
 
-static bool can_hold_buses(const RamResetSections *stream)
+static bool can_skip_buses(const RamResetSections *stream)
 {
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        if (u->pci && !u->kept && !can_do_without_bus(u, stream)) {
+        if (u->pci && !u->unchanged && !can_do_without_bus(u, stream)) {
             return false;
         }
     }
     return true;
 }
 
-static void hold_unit(Unit *u, const RamResetSections *stream)
+static void skip_unit(Unit *u, const RamResetSections *stream)
 {
-    g_ptr_array_foreach(u->devices, hold, NULL);
+    g_ptr_array_foreach(u->devices, skip_reset, NULL);
     g_ptr_array_foreach(u->sections, stream->leave_out, stream->opaque);
 }
 
 bool ram_reset_is_unchanged(const void *opaque)
 {
-    for (int i = 0; all.held && i < all.units->len; i++) {
+    for (int i = 0; all.skipped && i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        if (u->kept && device_memory_has(u->devices, u->pieces, opaque)) {
+        if (u->unchanged && device_memory_has(u->devices, u->pieces, opaque)) {
             return true;
         }
     }
     return false;
 }
 
-unsigned ram_reset_devices_hold(bool map, const RamResetSections *stream)
+unsigned ram_reset_devices_begin_reset(bool map,
+                                       const RamResetSections *stream)
 {
-    unsigned kept = 0;
+    unsigned nr = 0;
 
     if (!all.units) {
         return 0;
     }
-    all.held = g_ptr_array_new_with_free_func(object_unref);
+    all.skipped = g_ptr_array_new_with_free_func(object_unref);
     all.map_changed = false;
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        u->kept = (map || !u->pci) && is_as_it_was(u, stream);
+        u->unchanged = (map || !u->pci) && is_unchanged(u, stream);
     }
-    all.buses_held = map && can_hold_buses(stream);
-    if (all.buses_held) {
-        g_ptr_array_foreach(all.buses, hold, NULL);
+    all.buses_skipped = map && can_skip_buses(stream);
+    if (all.buses_skipped) {
+        g_ptr_array_foreach(all.buses, skip_reset, NULL);
     }
     for (int i = 0; i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        u->kept &= all.buses_held || !u->pci;
-        if (u->kept) {
-            hold_unit(u, stream);
-            kept++;
+        u->unchanged &= all.buses_skipped || !u->pci;
+        if (u->unchanged) {
+            skip_unit(u, stream);
+            nr++;
         }
     }
-    return kept;
+    return nr;
 }
 
-/* The rest of what a PCI device's bus does when it is reset */
+/* The reset of a PCI bus also does this for each device */
 static void reset_msi(Unit *u)
 {
-    if (u->pci && !u->kept && qdev_is_realized(DEVICE(u->pci))) {
+    if (u->pci && !u->unchanged && qdev_is_realized(DEVICE(u->pci))) {
         msi_reset(u->pci);
         msix_reset(u->pci);
     }
@@ -325,32 +329,32 @@ static void renew_unit(Unit *u)
 
 void ram_reset_devices_renew(void)
 {
-    for (int i = 0; all.held && i < all.units->len; i++) {
+    for (int i = 0; all.skipped && i < all.units->len; i++) {
         Unit *u = g_ptr_array_index(all.units, i);
 
-        if (u->kept) {
+        if (u->unchanged) {
             renew_unit(u);
         }
     }
 }
 
-bool ram_reset_devices_release(void)
+bool ram_reset_devices_end_reset(void)
 {
-    if (!all.held) {
+    if (!all.skipped) {
         return true;
     }
-    for (int i = 0; i < all.held->len; i++) {
-        Object *obj = g_ptr_array_index(all.held, i);
+    for (int i = 0; i < all.skipped->len; i++) {
+        Object *obj = g_ptr_array_index(all.skipped, i);
 
         RESETTABLE_GET_CLASS(obj)->get_state(obj)->count--;
     }
-    for (int i = 0; all.buses_held && i < all.units->len; i++) {
+    for (int i = 0; all.buses_skipped && i < all.units->len; i++) {
         reset_msi(g_ptr_array_index(all.units, i));
     }
-    g_clear_pointer(&all.held, g_ptr_array_unref);
+    g_clear_pointer(&all.skipped, g_ptr_array_unref);
     if (all.stale) {
         all.stale = false;
-        ram_reset_devices_forget();
+        ram_reset_devices_drop_copy();
         return false;
     }
     return true;

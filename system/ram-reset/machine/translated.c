@@ -1,5 +1,5 @@
 /*
- * RAM reset: the code that TCG has translated, when RAM is rewound
+ * RAM reset: translated code of TCG in a rewind
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -23,19 +23,19 @@
 #include "system/ram-reset/trace.h"
 
 /*
- * @exact: all that is translated is so since a flush, and what has been written
- *     since that is in the dirty log, or has dropped it
- * @held: by a rewind
- * @owed: QEMU has not flushed when it stopped the VM to load, and no load has
- *     made up for that
- * @dropping: all of it, whatever ram_reset_keeps_code() says
+ * @exact: all code was translated after a flush, and each write since then is
+ *     in the dirty log, or has dropped its code
+ * @deferring: a rewind defers flushes
+ * @owed: QEMU has not flushed when it stopped the VM for a load, and no load
+ *     has done so since
+ * @dropping: drop_all() flushes, so ram_reset_defers_tb_flush() is false
  */
 static struct {
-    bool exact, held, owed, dropping;
+    bool exact, deferring, owed, dropping;
 } translated;
 
 #if defined(CONFIG_TCG) && !RAM_RESET_FLUSH_AT_STOP
-/* vCPUs are stopped, so what would wait until they run can be done now */
+/* vCPUs are stopped, so a flush need not wait until they run */
 static void flush_at_once(bool begin)
 {
     static uint32_t parallel;
@@ -59,8 +59,8 @@ static void flush_at_once(bool begin)
 #endif
 
 #if defined(CONFIG_TCG) && RAM_RESET_FLUSH_AT_STOP
-/* Each vCPU does what is queued for it before it runs: who is first flushes */
-static void drop_what_is_owed(void *opaque, bool running, RunState state)
+/* Each vCPU does its queued work before it runs; the first one flushes */
+static void drop_owed(void *opaque, bool running, RunState state)
 {
     CPUState *cpu;
 
@@ -72,7 +72,7 @@ static void drop_what_is_owed(void *opaque, bool running, RunState state)
     }
 }
 
-static bool stopped_for_load(void)
+static bool defer_for_load(void)
 {
     static VMChangeStateEntry *handler;
 
@@ -81,36 +81,36 @@ static bool stopped_for_load(void)
         return false;
     }
     if (!handler) {
-        handler = qemu_add_vm_change_state_handler(drop_what_is_owed, NULL);
+        handler = qemu_add_vm_change_state_handler(drop_owed, NULL);
     }
     translated.owed = true;
     return true;
 }
 #else
-static bool stopped_for_load(void)
+static bool defer_for_load(void)
 {
     return false;
 }
 #endif
 
-bool ram_reset_keeps_code(void)
+bool ram_reset_defers_tb_flush(void)
 {
-    /* vCPUs flush without the BQL, when there is no room for more */
+    /* A vCPU without the BQL flushes when there is no room for more code */
     return bql_locked() && !translated.dropping &&
-           (translated.held || stopped_for_load());
+           (translated.deferring || defer_for_load());
 }
 
 /*
- * What a TPM has the firmware clear is not dropped, but marked as if it had
- * been; what vhost devices log is, too.  Asked at each rewind: devices come and
- * go, and not only a rewind begins what is exact.
+ * If there is a TPM, firmware may clear memory; vhost devices log writes.  Both
+ * mark pages as pages without code, but do not drop the code.  Check this at
+ * each rewind: devices come and go, and @exact may be set outside of a rewind.
  */
-static bool writes_unseen(void)
+static bool has_unlogged_writer(void)
 {
     bool tpm = false;
 
 #if defined(TARGET_RISCV) && !RAM_RESET_FLUSH_AT_STOP
-    /* Here it depends on misa, of which the code's key knows nothing */
+    /* Translated code depends on misa, which its key lacks */
     return true;
 #endif
 #ifdef CONFIG_TPM
@@ -123,7 +123,7 @@ static bool writes_unseen(void)
 static void drop_all(void)
 {
     trace_ram_reset_drop_all_code();
-    translated.held = translated.owed = false;
+    translated.deferring = translated.owed = false;
 #ifdef CONFIG_TCG
     translated.dropping = true;
     ram_reset_tb_flush();
@@ -132,52 +132,52 @@ static void drop_all(void)
     translated.exact = true;
 }
 
-void translated_hold(void)
+void translated_defer_flush(void)
 {
     if (!tcg_enabled() || !first_cpu) {
         return;
     }
-    assert(!translated.held);
+    assert(!translated.deferring);
     flush_at_once(true);
-    if (writes_unseen()) {
+    if (has_unlogged_writer()) {
         return;
     }
     if (!translated.exact) {
         drop_all();
     }
-    translated.held = true;
+    translated.deferring = true;
 }
 
-void ram_reset_code_release(bool kept, bool loaded)
+void ram_reset_code_finish(bool valid, bool loaded)
 {
-    bool held = translated.held;
+    bool deferred = translated.deferring;
 
     if (!tcg_enabled() || !first_cpu) {
         return;
     }
-    translated.held = false;
-    if (kept && held) {
+    translated.deferring = false;
+    if (valid && deferred) {
         translated.owed = false;
-        trace_ram_reset_keep_code();
-    } else if (held || !loaded || RAM_RESET_FLUSH_AT_STOP) {
+        trace_ram_reset_skip_tb_flush();
+    } else if (deferred || !loaded || RAM_RESET_FLUSH_AT_STOP) {
         drop_all();
     }
-    if (!held) {
-        /* Whoever wrote unseen may be gone when the next one begins */
+    if (!deferred) {
+        /* An unlogged writer may be gone at the next rewind */
         translated.exact = false;
     }
     flush_at_once(false);
 }
 
-void translated_begin_anew(void)
+void translated_restart(void)
 {
     translated.exact = false;
 }
 
 /*
- * Of 64 pages from @page on, one of which is the first that a word is for.  Only
- * a hint: memory_region_set_dirty() says of pages that have code that they have
- * none.
+ * Returns a bit for each of the 64 pages from @page on, the first of a word of
+ * the bitmap.  Only a hint: memory_region_set_dirty() marks pages with code as
+ * pages without code.
  */
 static unsigned long may_have_code(const DirtyMemoryBlocks *blocks,
                                    unsigned long page)
@@ -209,7 +209,7 @@ static unsigned count_known(uint64_t first, uint64_t nr,
     return sum;
 }
 
-/* For pages without code QEMU does next to nothing */
+/* QEMU does next to nothing for pages without code */
 static void drop_run(uint64_t first, uint64_t nr)
 {
 #ifdef CONFIG_TCG
@@ -225,7 +225,7 @@ void translated_drop(RAMBlock *rb, const unsigned long *pages)
     uint64_t start, end = 0;
     unsigned known;
 
-    if (!translated.held || !nr) {
+    if (!translated.deferring || !nr) {
         return;
     }
     known = count_known(first, nr, pages);

@@ -1,5 +1,5 @@
 /*
- * RAM reset: the code that TCG has translated, when RAM is rewound
+ * RAM reset: translated code of TCG in a rewind
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,23 +10,26 @@
 #include "exec/cpu-common.h"
 
 /*
- * What is translated of a page is dropped when somebody writes to the page, and
- * a load drops all of it: it writes past that.  A rewind writes to few pages,
- * so it drops what is translated of those, and keeps the rest.
+ * A write to a page drops the code that was translated from it.  The writes of
+ * a load do not, so a load drops all code.  A rewind writes to few pages: it
+ * drops their code, and the rest stays valid.
  *
  * All functions: BQL held, vCPUs stopped.  They do nothing without TCG.
  */
 
 /*
- * A rewind begins: until ram_reset_code_release(), ram_reset_keeps_code().
- * Drops all now if that is not certain to be of what RAM has.
+ * A rewind begins: defer flushes until ram_reset_code_finish().  Drops all code
+ * now unless it certainly matches RAM.
  */
-void translated_hold(void);
+void translated_defer_flush(void);
 
-/* While held: drop what is of @pages, one bit for each, of @rb; NULL for all */
+/*
+ * Drop the code of the pages of @rb in @pages, which has a bit for each target
+ * page; NULL for all.  Does nothing unless flushes are deferred.
+ */
 void translated_drop(RAMBlock *rb, const unsigned long *pages);
 
-/* What was written before now is not in the dirty log */
-void translated_begin_anew(void);
+/* The dirty log restarts: it lacks all writes before now */
+void translated_restart(void);
 
 #endif

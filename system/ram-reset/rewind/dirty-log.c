@@ -1,5 +1,5 @@
 /*
- * RAM reset: which pages have been written to
+ * RAM reset: the log of pages that have been written to
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -46,9 +46,9 @@ void ram_reset_dirty_stop(void)
     memory_global_dirty_log_stop(GLOBAL_DIRTY_RAM_RESET);
 }
 
-void ram_reset_dirty_watch(RAMBlock *rb)
+void ram_reset_dirty_renotify(RAMBlock *rb)
 {
-    /* Any change notifies listeners of what is to be logged, of all memory */
+    /* Any change of a log mask notifies listeners of all memory */
     memory_region_transaction_begin();
     memory_region_set_log(rb->mr, true, DIRTY_MEMORY_VGA);
     memory_region_set_log(rb->mr, false, DIRTY_MEMORY_VGA);
@@ -57,22 +57,22 @@ void ram_reset_dirty_watch(RAMBlock *rb)
 
 void ram_reset_dirty_sync(void)
 {
-    /* The last one: nobody writes any more */
+    /* true: the last sync, nobody writes any more */
     memory_global_dirty_log_sync(true);
 }
 
-bool ram_reset_dirty_begin_taking(void)
+bool ram_reset_dirty_begin_fetch(void)
 {
     return dirty_kvm_initially_set(true);
 }
 
-void ram_reset_dirty_end_taking(bool before)
+void ram_reset_dirty_end_fetch(bool before)
 {
     dirty_kvm_initially_set(before);
 }
 
-/* A block begins with a word of the bitmap, see find_ram_offset() */
-void ram_reset_dirty_look(RAMBlock *rb, unsigned long *bits)
+/* A block starts at a word of the bitmap, see find_ram_offset() */
+void ram_reset_dirty_read(RAMBlock *rb, unsigned long *bits)
 {
     unsigned long first = rb->offset >> TARGET_PAGE_BITS;
     unsigned long nr = rb->used_length >> TARGET_PAGE_BITS;
@@ -95,7 +95,10 @@ void ram_reset_dirty_look(RAMBlock *rb, unsigned long *bits)
     }
 }
 
-/* Pages from the first to the last one that is set; returns how many are */
+/*
+ * Sets @range to the words from the first set page to the last; returns the
+ * number of set pages
+ */
 static uint64_t find_set(const unsigned long *bits, uint64_t nr,
                          PrimRange *range)
 {
@@ -116,15 +119,15 @@ static uint64_t find_set(const unsigned long *bits, uint64_t nr,
     return sum;
 }
 
-uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
-                              const unsigned long *untracked)
+uint64_t ram_reset_dirty_fetch(RAMBlock *rb, unsigned long *bits,
+                               const unsigned long *untracked)
 {
     PrimRange range = { 0 };
     uint64_t nr;
 
-    ram_reset_dirty_look(rb, bits);
+    ram_reset_dirty_read(rb, bits);
     nr = find_set(bits, rb->used_length >> TARGET_PAGE_BITS, &range);
-    /* Who measures the dirty rate clears slots' logs in another thread */
+    /* A measurement of the dirty rate clears slots' logs in its own thread */
     if (nr && untracked && !(global_dirty_tracking & GLOBAL_DIRTY_DIRTY_RATE)) {
         dirty_kvm_spare(rb, untracked);
     }
@@ -134,14 +137,14 @@ uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
                               DIRTY_MEMORY_MIGRATION);
     }
     /*
-     * Also if no bit was set: savevm, which is over, does not always tell TCG
-     * that it has cleared some, see physical_memory_sync_dirty_bitmap()
+     * Needed even if no bit was set: an earlier savevm may have cleared bits
+     * without notifying TCG, see physical_memory_sync_dirty_bitmap()
      */
     physical_memory_dirty_bits_cleared(rb->offset, rb->used_length);
     return nr;
 }
 
-void ram_reset_dirty_show(RAMBlock *rb)
+void ram_reset_dirty_redraw(RAMBlock *rb)
 {
     unsigned vga = 1 << DIRTY_MEMORY_VGA;
 
@@ -150,7 +153,7 @@ void ram_reset_dirty_show(RAMBlock *rb)
     }
 }
 
-/* For what the dirty log is not notified of */
+/* The dirty log is not notified of such a change */
 void ram_reset_do_will_change(RAMBlock *rb, uint64_t start, uint64_t len)
 {
     physical_memory_set_dirty_range(rb->offset + start, len,

@@ -1,5 +1,5 @@
 /*
- * RAM reset: which pages have been written to
+ * RAM reset: the log of pages that have been written to
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,52 +10,61 @@
 #include "exec/cpu-common.h"
 
 /*
- * QEMU's global dirty log, under a flag of our own.  Whoever writes to guest
- * RAM is in it if a migration would notice: vCPUs, devices, the monitor.  Its
- * bits are those of the migration client, so a migration, or a savevm, takes
- * them away; dirty_bits_taken of RamResetFlags is set then.  Discarding pages
- * is not writing.
+ * QEMU's global dirty log, under a flag of its own.  The log has each write to
+ * guest RAM that a migration would notice: by vCPUs, devices and the monitor.
+ * Its bits are those of the migration client, so a migration or a savevm clears
+ * them, and sets dirty_bits_taken of RamResetFlags.  Discarding a page is no
+ * write.
  *
- * All functions: BQL held, and vCPUs stopped and I/O drained other than for
- * start and stop.
+ * All functions: BQL held.  Except for start and stop, vCPUs are stopped and
+ * I/O is drained.
  */
 
-/* All pages may be dirty at first.  False with @errp set if that fails */
+/*
+ * Start the log; all pages may be dirty at first.  False with @errp set if that
+ * fails.
+ */
 bool ram_reset_dirty_start(Error **errp);
 void ram_reset_dirty_stop(void);
 
-/* Whether anybody has the log on, or has had while the guest is stopped */
+/*
+ * Whether the log is on for any user.  If a user stops it while the guest is
+ * stopped, it stays on until the guest runs.
+ */
 bool ram_reset_dirty_log_is_on(void);
 
 /*
- * Have all memory in the log, if @rb is mapped: what is plugged is mapped
- * before it is registered as something to migrate, and is not in a log that
- * was on before.
+ * Notify listeners that all memory is logged, if @rb is mapped.  Plugged memory
+ * is mapped before it is registered for migration, so a log that was on before
+ * lacks it.
  */
-void ram_reset_dirty_watch(RAMBlock *rb);
+void ram_reset_dirty_renotify(RAMBlock *rb);
 
-/* Have accelerators tell what they know, for all blocks */
+/* Fetch the dirty pages of all blocks from accelerators */
 void ram_reset_dirty_sync(void);
 
-/* Copy @rb's bits, one for each target page, to @bits, whole words */
-void ram_reset_dirty_look(RAMBlock *rb, unsigned long *bits);
-
-/* Around calls of ram_reset_dirty_take(): the end wants what the begin gave */
-bool ram_reset_dirty_begin_taking(void);
-void ram_reset_dirty_end_taking(bool before);
+/* Copy the bits of @rb, one for each target page, to @bits, in whole words */
+void ram_reset_dirty_read(RAMBlock *rb, unsigned long *bits);
 
 /*
- * The same, and clear them: writes to those pages will be seen anew, other than
- * to those in @untracked.  Those are dirty at every sync, written to or not, if
- * it is KVM's bitmaps that tell; otherwise they are treated like all others.
- * @untracked may be NULL.
- *
- * Returns: how many bits were set
+ * Enclose calls of ram_reset_dirty_fetch().  @before is the result of
+ * ram_reset_dirty_begin_fetch().
  */
-uint64_t ram_reset_dirty_take(RAMBlock *rb, unsigned long *bits,
-                              const unsigned long *untracked);
+bool ram_reset_dirty_begin_fetch(void);
+void ram_reset_dirty_end_fetch(bool before);
 
-/* Have the display look at all of @rb, if it shows any */
-void ram_reset_dirty_show(RAMBlock *rb);
+/*
+ * Copy the bits as ram_reset_dirty_read() does, and clear them: the log has
+ * later writes to these pages.  If KVM logs in bitmaps, pages in @untracked
+ * stay writable, and are dirty at every sync; otherwise they are treated like
+ * all others.  @untracked may be NULL.
+ *
+ * Returns: the number of bits that were set
+ */
+uint64_t ram_reset_dirty_fetch(RAMBlock *rb, unsigned long *bits,
+                               const unsigned long *untracked);
+
+/* Make the display redraw all of @rb, if it shows any of it */
+void ram_reset_dirty_redraw(RAMBlock *rb);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: undoing what has changed since the baseline was taken
+ * RAM reset: undo the changes of RAM since the baseline
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -20,17 +20,16 @@
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/trace.h"
 
-/* Restored at once by one of several threads: words of a bitmap */
+/* Words of a bitmap that a thread fetches at a time */
 #define WORDS_AT_ONCE   64
-/* For fewer dirty pages a thread does not pay */
+/* A thread does not pay for fewer dirty pages */
 #define PAGES_A_THREAD  4096
-/* One in so many pages dirty makes it worth asking which ones have memory */
+/* If more than a page in MANY_OF is dirty, find the pages that have memory */
 #define MANY_OF         4
 
 /*
- * @bits: the pages that are dirty; or, to @compare, those that are there, NULL
- * for all
- * @differing: set to those that were not what they are now, to @compare
+ * @bits: the dirty pages; the present pages to @compare, NULL for all
+ * @differing: set to the pages that differed, to @compare
  */
 typedef struct RestoreJob {
     BaselineBlock *base;
@@ -38,12 +37,12 @@ typedef struct RestoreJob {
     unsigned long *differing;
     bool compare, leave_zeros;
     unsigned turn;
-    size_t next;                /* atomic: the first word nobody has taken */
+    size_t next;                /* atomic: the first word that no thread has */
     QemuMutex lock;
     RamCopyCounts counts;       /* under @lock */
 } RestoreJob;
 
-/* Few are set.  bitmap_count_one() takes 4 to 5 times as long then. */
+/* Few bits are set: bitmap_count_one() would take 4 to 5 times as long */
 static uint64_t count_set(const unsigned long *bits, uint64_t pages)
 {
     uint64_t sum = 0;
@@ -86,8 +85,8 @@ static void *restore_worker(void *opaque)
     return NULL;
 }
 
-/* @pages: how many there are to be looked at */
-static void restore(RestoreJob *job, uint64_t pages)
+/* @pages: number of pages to restore or to compare */
+static void restore_pages(RestoreJob *job, uint64_t pages)
 {
     RamReset *owner = job->base->owner;
     unsigned nr = DIV_ROUND_UP(pages, PAGES_A_THREAD);
@@ -101,7 +100,7 @@ static void restore(RestoreJob *job, uint64_t pages)
     }
 }
 
-/* Discard zeros run by run, if that is what the object's user wants */
+/* Whether zeros are discarded run by run: the object's strategy discards */
 static bool discards_zeros(const RamResetBlock *blk)
 {
     RamResetClass *rrc = blk->owner ? RAM_RESET_GET_CLASS(blk->owner) : NULL;
@@ -133,14 +132,14 @@ static void discard_zeros(RamResetBlock *blk, const BaselineBlock *base,
     }
 }
 
-/* Takes @how over */
-static void account(RamResetBlock *blk, const BaselineBlock *base,
-                    const RestoreJob *job, char *how)
+/* Takes ownership of @how */
+static void restore_account(RamResetBlock *blk, const BaselineBlock *base,
+                            const RestoreJob *job, char *how)
 {
     const RamCopyCounts *c = &job->counts;
     uint64_t page = qemu_target_page_size();
 
-    ram_reset_dirty_show(base->rb);
+    ram_reset_dirty_redraw(base->rb);
     blk->info->strategy = g_strdup("rewind");
     blk->info->reason = how;
     blk->info->dirty_pages = c->dirty;
@@ -156,8 +155,9 @@ static void account(RamResetBlock *blk, const BaselineBlock *base,
 }
 
 /*
- * To clear a page that the host has no memory for would allocate it, and all
- * are dirty when KVM makes a slot for memory, or the guest has discarded them.
+ * Clearing a page that the host has no memory for would allocate it.  Such
+ * pages are dirty if KVM has made a slot for them, or the guest has discarded
+ * them.
  */
 static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
                          unsigned long *dirty)
@@ -167,7 +167,7 @@ static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
     ram_copy_spare(base->copy, dirty, present);
 }
 
-/* Returns how many faults the guest has paid for being tracked */
+/* Returns the number of faults that tracking has cost the guest */
 static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
                               unsigned turn)
 {
@@ -178,15 +178,15 @@ static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
         .leave_zeros = discards_zeros(blk),
     };
 
-    nr = ram_reset_dirty_take(base->rb, dirty, base->untracked
-                              ? ram_copy_untracked(base->copy) : NULL);
+    nr = ram_reset_dirty_fetch(base->rb, dirty, base->untracked
+                               ? ram_copy_untracked(base->copy) : NULL);
     translated_drop(base->rb, dirty);
     if (nr > pages / MANY_OF) {
         spare_absent(blk, base, dirty);
         nr = count_set(dirty, pages);
     }
-    restore(&job, nr);
-    account(blk, base, &job, g_strdup("what has been written is undone"));
+    restore_pages(&job, nr);
+    restore_account(blk, base, &job, g_strdup("QEMU has undone all writes"));
     if (job.leave_zeros) {
         discard_zeros(blk, base, dirty);
     }
@@ -195,10 +195,10 @@ static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
 }
 
 /*
- * Also of what somebody has written to who does not drop code, and then put
- * back: a device through what it has mapped, for one.  That is in the log.  To
- * memory of its own a device may write without the log: a flash does that when
- * the guest programs it.
+ * A device may have written through a mapping without dropping code, and have
+ * written the old content later.  The log has such pages; drop their code here.
+ * The log may lack the writes of a device to its own memory: a flash writes
+ * there when the guest programs it.
  */
 static void drop_code(const BaselineBlock *base, unsigned long *differing)
 {
@@ -210,12 +210,12 @@ static void drop_code(const BaselineBlock *base, unsigned long *differing)
         return;
     }
     logged = bitmap_new(pages);
-    ram_reset_dirty_look(base->rb, logged);
+    ram_reset_dirty_read(base->rb, logged);
     bitmap_or(differing, differing, logged, pages);
     translated_drop(base->rb, differing);
 }
 
-/* Returns how many pages differ */
+/* Returns the number of pages that differ */
 static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
 {
     uint64_t pages = base->len / qemu_target_page_size();
@@ -228,43 +228,44 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
     };
 
     if (present) {
-        /* What has been discarded since it was translated is not there */
+        /* An absent page may have been discarded after its translation */
         bitmap_complement(differing, present, pages);
     }
-    restore(&job, present ? count_set(present, pages) : pages);
+    restore_pages(&job, present ? count_set(present, pages) : pages);
     drop_code(base, differing);
-    account(blk, base, &job, g_strdup_printf(
-                "all of it is compared with the snapshot, %s", base->unwatched
-                ?: "to track what is written would slow the guest more"));
+    restore_account(blk, base, &job, g_strdup_printf(
+        "QEMU has compared the whole block with the snapshot: %s",
+        base->unwatched ?: "tracking writes would slow the guest more"));
     return job.counts.dirty;
 }
 
-/* As restore_dirty(), but for who tells, and that zeros are not discarded */
+/* As restore_dirty(), but the kernel reports writes, and zeros stay */
 static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
                                 unsigned turn)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     g_autofree unsigned long *written = bitmap_new(pages);
     RestoreJob job = { .base = base, .bits = written, .turn = turn };
-    bool told;
+    bool known;
 
-    /* Of what has been discarded, the dirty log tells: a balloon may do that */
-    ram_reset_dirty_take(base->rb, written, NULL);
-    told = watch_take(base, written);
+    /* The dirty log has discarded pages: a balloon may have discarded some */
+    ram_reset_dirty_fetch(base->rb, written, NULL);
+    known = watch_fetch(base, written);
     translated_drop(base->rb, written);
-    if (!told) {
+    if (!known) {
         return restore_differences(blk, base);
     }
-    restore(&job, count_set(written, pages));
-    account(blk, base, &job, g_strdup("what has been written is undone, the "
-                                      "kernel has watched it"));
+    restore_pages(&job, count_set(written, pages));
+    restore_account(blk, base, &job,
+                    g_strdup("QEMU has undone all writes; the kernel has "
+                             "reported them"));
     bitmap_andnot(written, written, ram_copy_untracked(base->copy), pages);
-    watch_anew(base, written);
+    watch_restart(base, written);
     blk->info->untracked_pages = base->untracked;
     return job.counts.cold;
 }
 
-/* Returns how many pages count as those that the guest has paid for */
+/* Returns the number of faults of the guest, see restore_all() */
 static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
                               unsigned turn, bool track)
 {
@@ -275,7 +276,7 @@ static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
                          : restore_dirty(blk, base, turn);
 }
 
-/* Who writes to those is not known */
+/* The log lacks writes to these blocks */
 static void drop_code_of_other_blocks(void)
 {
     RAMBlock *rb;
@@ -291,7 +292,7 @@ static void drop_code_of_other_blocks(void)
 uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
                      bool track)
 {
-    bool before = ram_reset_dirty_begin_taking();
+    bool before = ram_reset_dirty_begin_fetch();
     uint64_t sum = 0;
 
     assert(list->nr == baseline->len);
@@ -310,7 +311,7 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
         }
         blk->info->reset_ns = get_clock() - start;
     }
-    ram_reset_dirty_end_taking(before);
+    ram_reset_dirty_end_fetch(before);
     drop_code_of_other_blocks();
     return sum;
 }

@@ -1,5 +1,5 @@
 /*
- * RAM reset: undoing what has changed since the baseline was taken
+ * RAM reset: undo the changes of RAM since the baseline
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,20 +11,23 @@
 #include "system/ram-reset/rewind/baseline.h"
 
 /*
- * Make the blocks of @list what they are in @baseline, an array of
- * BaselineBlock in the same order, and fill in their info.  BQL held.
+ * Make the blocks of @list equal to @baseline, an array of BaselineBlock in the
+ * same order, and fill in their info.  BQL held, vCPUs stopped, I/O drained.
  *
- * @turn: rises from load to load
- * @track: go by the dirty log, which has been synchronized, and clear it;
- *     otherwise compare all there is
+ * @turn: the number of the load; it rises
+ * @track: use the dirty log, which has been synchronized, and clear it;
+ *     otherwise compare all pages
  *
- * Returns: how many pages the guest has paid a fault for, for being tracked,
+ * Returns: the number of pages for which tracking has cost the guest a fault,
  *     or would have
  */
 uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
                      bool track);
 
-/* How many pages there are to compare, and by how many @threads that is done */
+/*
+ * Returns the number of pages that a comparison of all reads; sets @threads to
+ * the number of its threads
+ */
 uint64_t restore_count_present(const RamResetBlockList *list,
                                unsigned *threads);
 

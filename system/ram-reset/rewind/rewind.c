@@ -1,9 +1,8 @@
 /*
- * RAM reset: going back by undoing what has changed
+ * RAM reset: restore RAM by undoing its changes
  *
- * When RAM has been loaded, or saved, it is what a snapshot has.  With
- * rewind=on a copy of it is kept, and the dirty log tells what is written
- * from then on.
+ * After a load or a save, RAM is equal to a snapshot.  With rewind=on QEMU then
+ * copies it to the baseline, and the dirty log has all later writes.
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -36,11 +35,11 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/trace.h"
 
-/* What a first write to a page costs under TCG, roughly */
+/* Approximate time of a first write to a page under TCG */
 #define TCG_FAULT_NS        300
-/* With less it is never worth to compare, whatever a fault costs */
+/* Comparing does not pay for fewer faults, whatever a fault costs */
 #define MANY_FAULTS         500
-/* What it takes to compare a page, before it has been measured, roughly */
+/* Approximate time to compare a page, before it has been measured */
 #define COMPARE_NS          300
 
 /* Protected by the BQL */
@@ -49,10 +48,10 @@ static struct {
     GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
     RamResetBlocker *blocker;   /* why there is no baseline */
     unsigned cpus, turn;
-    bool late;                  /* what was mapped before is not known */
+    bool late;                  /* earlier mappings are not noted */
     uint64_t size;              /* bytes in all copies */
-    double fault_ns;            /* what being tracked costs a guest, a page */
-    double comparing;           /* what that has taken last, in ns, or 0 */
+    double fault_ns;            /* cost of tracking a page for the guest */
+    double comparing;           /* time of the last comparison, in ns, or 0 */
     RewindChoice choice;
     RAMBlockNotifier notifier;
 } rewind_state;
@@ -93,7 +92,7 @@ void ram_reset_stop_tracking(void)
     tracking_stop();
 }
 
-static void options_changed(Notifier *n, void *data)
+static void rewind_options_changed(Notifier *n, void *data)
 {
     bool wanted = ram_reset_rewind_wanted();
 
@@ -108,15 +107,15 @@ static void options_changed(Notifier *n, void *data)
     }
 }
 
-static void follow_options(void)
+static void rewind_follow_options(void)
 {
-    static Notifier notifier = { .notify = options_changed };
+    static Notifier notifier = { .notify = rewind_options_changed };
 
     ram_reset_add_options_notifier(&notifier);
 }
 
-/* Before there is any object */
-type_init(follow_options)
+/* Registered before any object exists */
+type_init(rewind_follow_options)
 
 static void block_added(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
@@ -136,7 +135,7 @@ static bool is_in_baseline(const void *host)
     return false;
 }
 
-/* What was unplugged before the baseline was taken may be removed after it */
+/* Memory unplugged before the baseline was taken may be removed after it */
 static void block_removed(RAMBlockNotifier *n, void *host, size_t size,
                           size_t max_size)
 {
@@ -152,9 +151,9 @@ static void block_resized(RAMBlockNotifier *n, void *host, size_t old_size,
 }
 
 /*
- * A device may write to RAM unseen, and be gone before anybody asks.  VFIO, for
- * one, has to be notified of the dirty log, and QEMU takes a refusal, which is
- * what to expect of most hardware, for impossible.
+ * A device may write to RAM without the log, and be unplugged before anybody
+ * checks.  VFIO must be notified of the dirty log.  Most hardware refuses it,
+ * but QEMU takes a refusal for impossible.
  */
 static bool before_plug(DeviceListener *listener, const QDict *opts,
                         bool from_json, Error **errp)
@@ -177,7 +176,7 @@ static bool before_plug(DeviceListener *listener, const QDict *opts,
     return false;
 }
 
-static void watch(void)
+static void rewind_add_listeners(void)
 {
     static DeviceListener plugging = { .hide_device = before_plug };
 
@@ -211,8 +210,8 @@ static uint64_t size_limit(void)
     return ram_reset_smallest_limit(limit_of) ?: UINT64_MAX;
 }
 
-/* The blocker, owned by the caller, or NULL if there is a baseline now */
-static RamResetBlocker *take_baseline(bool loaded)
+/* Returns the blocker, owned by the caller; NULL if there is a baseline now */
+static RamResetBlocker *rewind_take_baseline(bool loaded)
 {
     RamResetBlocker *why = tracking_blocker();
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
@@ -235,7 +234,7 @@ static RamResetBlocker *take_baseline(bool loaded)
     }
     why = why ?: tracking_start(rewind_state.blocks);
     if (!why) {
-        tracking_begin_anew(rewind_state.blocks);
+        tracking_restart(rewind_state.blocks);
         watch_begin(rewind_state.blocks);
     }
     return why;
@@ -252,14 +251,14 @@ bool ram_reset_take_baseline(bool loaded)
     if (!ram_reset_rewind_wanted()) {
         return false;
     }
-    watch();
+    rewind_add_listeners();
     rewind_state.blocks = baseline_new();
     rewind_state.cpus = count_cpus();
     rewind_state.choice = (RewindChoice) { 0 };
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
-    ram_reset_vhost_begin_anew();
-    translated_begin_anew();
-    why = take_baseline(loaded);
+    ram_reset_vhost_restart_log();
+    translated_restart();
+    why = rewind_take_baseline(loaded);
     if (why) {
         block_baseline(why);
         tracking_stop();
@@ -270,7 +269,7 @@ bool ram_reset_take_baseline(bool loaded)
     return true;
 }
 
-/* What is unplugged is not part of a snapshot before it is removed */
+/* An unplugged block leaves the snapshot before it is removed */
 static bool is_baseline_of_all(void)
 {
     unsigned nr = 0;
@@ -316,7 +315,7 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
     return rewind_state.blocks ? NULL : rewind_state.blocker;
 }
 
-/* Until that has been measured, by what there is to compare */
+/* The time of the last comparison; before the first one, an estimate */
 static double expected_comparing(const RamResetBlockList *list)
 {
     unsigned threads;
@@ -329,7 +328,7 @@ static double expected_comparing(const RamResetBlockList *list)
     return (double)pages * COMPARE_NS / threads;
 }
 
-/* Measured when it matters: that takes longer than a load with few pages */
+/* Measured when it matters: measuring takes longer than a load of few pages */
 static double faults_ns(uint64_t pages)
 {
     if (!rewind_state.fault_ns && pages < MANY_FAULTS) {
@@ -353,7 +352,7 @@ void ram_reset_rewind(void)
     ram_reset_begin_unplanned();
     list = ram_reset_list_blocks();
     mappings_count_as_changed();
-    translated_hold();
+    translated_defer_flush();
     rewind_state.turn++;
     if (!compare) {
         ram_reset_dirty_sync();
@@ -366,7 +365,7 @@ void ram_reset_rewind(void)
     rewind_choose(choice, faults, compare || rewind_choice_open(faults)
                                   ? expected_comparing(list) : INFINITY);
     if (compare && !choice->compare) {
-        tracking_begin_anew(rewind_state.blocks);
+        tracking_restart(rewind_state.blocks);
     }
     trace_ram_reset_rewind(faults, rewind_state.comparing, choice->compare);
 }

@@ -1,5 +1,5 @@
 /*
- * RAM reset: knowing what has been written to since RAM was a snapshot's
+ * RAM reset: track the writes since RAM was equal to a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -19,7 +19,7 @@
 #include "system/ram-reset/rewind/tracking.h"
 #include "system/ram-reset/rewind/watch.h"
 
-/* RAM, since tracking was started.  Protected by the BQL */
+/* RAM has been added since tracking was started.  Protected by the BQL */
 static bool ram_added;
 
 void tracking_stop(void)
@@ -51,33 +51,33 @@ RamResetBlocker *tracking_start(const GArray *baseline)
         qatomic_set(&ram_reset_flags.tracking, true);
         ram_added = true;
     }
-    /* Somebody may have had it on when RAM was added */
+    /* Another user may have had the log on when RAM was added */
     for (unsigned i = 0; ram_added && i < baseline->len; i++) {
-        ram_reset_dirty_watch(g_array_index(baseline, BaselineBlock, i).rb);
+        ram_reset_dirty_renotify(g_array_index(baseline, BaselineBlock, i).rb);
     }
     ram_added = false;
     return NULL;
 }
 
-void tracking_begin_anew(const GArray *baseline)
+void tracking_restart(const GArray *baseline)
 {
     bool before;
 
     ram_reset_dirty_sync();
-    before = ram_reset_dirty_begin_taking();
+    before = ram_reset_dirty_begin_fetch();
     for (unsigned i = 0; i < baseline->len; i++) {
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
         g_autofree unsigned long *bits =
             bitmap_new(base->len / qemu_target_page_size());
 
         if (base->len) {
-            ram_reset_dirty_take(base->rb, bits, NULL);
+            ram_reset_dirty_fetch(base->rb, bits, NULL);
         }
         if (base->watched) {
-            watch_anew(base, NULL);
+            watch_restart(base, NULL);
         }
     }
-    ram_reset_dirty_end_taking(before);
+    ram_reset_dirty_end_fetch(before);
 }
 
 RamResetBlocker *tracking_blocker(void)
@@ -87,8 +87,8 @@ RamResetBlocker *tracking_blocker(void)
 
     if (listener) {
         id = RAM_RESET_BLOCKER_UNLOGGED_WRITER;
-    } else if (ram_reset_vhost_unseen() != RAM_RESET_BLOCKER__MAX) {
-        id = ram_reset_vhost_unseen();
+    } else if (ram_reset_vhost_unlogged() != RAM_RESET_BLOCKER__MAX) {
+        id = ram_reset_vhost_unlogged();
     } else if (dirty_kvm_lost_ring()) {
         id = RAM_RESET_BLOCKER_VCPU_RING_LOST;
     } else if (!mappings_are_known()) {

@@ -1,5 +1,5 @@
 /*
- * RAM reset: knowing what has been written to since RAM was a snapshot's
+ * RAM reset: track the writes since RAM was equal to a snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -12,32 +12,32 @@
 #include "qapi/qapi-types-ram-reset.h"
 
 /*
- * With the BQL held.  vCPUs are stopped and I/O drained for tracking_start()
- * and tracking_begin_anew(); @baseline is an array of BaselineBlock.
+ * All functions: BQL held.  For tracking_start() and tracking_restart(), vCPUs
+ * are stopped and I/O is drained; @baseline is an array of BaselineBlock.
  */
 
 /*
- * Track what is written to @baseline, if that is not done already.  Returns the
- * blocker, owned by the caller, if that fails, else NULL.
+ * Track writes to @baseline, unless they are tracked already.  Returns the
+ * blocker, owned by the caller, if that fails; NULL on success.
  */
 RamResetBlocker *tracking_start(const GArray *baseline);
 
-/* End it, if it has been started */
+/* Stop tracking, if it has been started */
 void tracking_stop(void);
 
-/* All that has been written to so far does not count any more */
-void tracking_begin_anew(const GArray *baseline);
+/* Ignore all writes so far */
+void tracking_restart(const GArray *baseline);
 
-/* There is more RAM than when it was started */
+/* Report that RAM has been added, which the log may lack */
 void tracking_ram_added(void);
 
 /*
- * Why guest memory may have an unlogged writer, owned by the caller; NULL if it
- * has none
+ * Returns the reason why guest memory may have an unlogged writer, owned by the
+ * caller; NULL if it has none
  */
 RamResetBlocker *tracking_blocker(void);
 
-/* Warn, once, that there are only whole loads */
+/* Warn, once in a process, that each load is a whole load */
 void tracking_warn(const RamResetBlocker *why);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what is written to memory that devices have of their own
+ * RAM reset: watch the writes to memory that belongs to devices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -13,19 +13,19 @@
 static PrimWatch watch;
 static bool watching;           /* @watch is open */
 
-/* What is mapped is whole pages of the host */
+/* A mapping has whole pages of the host */
 static uint64_t mapped_len(const BaselineBlock *base)
 {
     return ROUND_UP(base->len, qemu_real_host_page_size());
 }
 
-/* Whether there is but one way to write to @rb, our mapping that QEMU made */
+/* Whether QEMU's own mapping is the only way to write to @rb */
 static bool is_only_mapping(RAMBlock *rb)
 {
     return rb->fd < 0 && !qemu_ram_is_shared(rb) && !(rb->flags & RAM_PREALLOC);
 }
 
-static void unwatched(BaselineBlock *base, const char *what, int ret)
+static void watch_refuse(BaselineBlock *base, const char *what, int ret)
 {
     g_free(base->unwatched);
     base->unwatched = ret ? g_strdup_printf("%s: %s", what, g_strerror(-ret))
@@ -33,19 +33,19 @@ static void unwatched(BaselineBlock *base, const char *what, int ret)
     trace_ram_reset_unwatched(base->rb->idstr, base->unwatched);
 }
 
-static void begin(BaselineBlock *base, int opened)
+static void watch_block(BaselineBlock *base, int opened)
 {
     int ret = opened;
 
     if (!is_only_mapping(base->rb)) {
-        unwatched(base, "it is shared, or not mapped by QEMU", 0);
+        watch_refuse(base, "it is shared, or not mapped by QEMU", 0);
         return;
     }
     if (!ret) {
         ret = prim_watch_add(&watch, base->host, mapped_len(base));
     }
     if (ret) {
-        unwatched(base, "the kernel does not tell what is written", ret);
+        watch_refuse(base, "the kernel cannot report writes", ret);
     }
     base->watched = !ret;
 }
@@ -59,7 +59,7 @@ void watch_begin(GArray *baseline)
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
 
         if (base->compared && base->copy) {
-            begin(base, ret);
+            watch_block(base, ret);
         }
     }
 }
@@ -72,13 +72,13 @@ void watch_end(void)
     }
 }
 
-static void failed(BaselineBlock *base, int ret)
+static void watch_fail(BaselineBlock *base, int ret)
 {
-    unwatched(base, "the kernel does not tell any more what is written", ret);
+    watch_refuse(base, "the kernel has stopped reporting writes", ret);
     base->watched = false;
 }
 
-bool watch_take(BaselineBlock *base, unsigned long *bits)
+bool watch_fetch(BaselineBlock *base, unsigned long *bits)
 {
     uint64_t page = qemu_target_page_size();
     uintptr_t host = (uintptr_t)base->host, start, end;
@@ -93,13 +93,14 @@ bool watch_take(BaselineBlock *base, unsigned long *bits)
         bitmap_set(bits, first, last - first);
     }
     if (ret) {
-        failed(base, ret);
+        watch_fail(base, ret);
     }
     return !ret;
 }
 
-/* Host pages and target pages need not be of one size */
-static int anew(const BaselineBlock *base, uint64_t first, uint64_t last)
+/* Host pages and target pages may differ in size */
+static int watch_restart_range(const BaselineBlock *base, uint64_t first,
+                               uint64_t last)
 {
     uint64_t page = qemu_target_page_size();
     uint64_t host_page = qemu_real_host_page_size();
@@ -110,24 +111,24 @@ static int anew(const BaselineBlock *base, uint64_t first, uint64_t last)
     return prim_watch_restart(&watch, base->host + start, end - start);
 }
 
-void watch_anew(BaselineBlock *base, const unsigned long *bits)
+void watch_restart(BaselineBlock *base, const unsigned long *bits)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     uint64_t first, last = 0;
     int ret = 0;
 
     if (!bits) {
-        ret = anew(base, 0, pages);
+        ret = watch_restart_range(base, 0, pages);
         last = pages;
     }
     while (!ret && last < pages) {
         first = find_next_bit(bits, pages, last);
         last = find_next_zero_bit(bits, pages, first);
         if (first < last) {
-            ret = anew(base, first, last);
+            ret = watch_restart_range(base, first, last);
         }
     }
     if (ret) {
-        failed(base, ret);
+        watch_fail(base, ret);
     }
 }

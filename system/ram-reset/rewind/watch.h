@@ -1,5 +1,5 @@
 /*
- * RAM reset: what is written to memory that devices have of their own
+ * RAM reset: watch the writes to memory that belongs to devices
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,31 +10,30 @@
 #include "system/ram-reset/rewind/baseline.h"
 
 /*
- * The dirty log does not tell all that QEMU itself writes there; the kernel
- * does, see prim/watch.h, where it can.
+ * The dirty log may lack writes of QEMU itself to such memory.  The kernel
+ * reports them if it can, see prim/watch.h.
  *
- * All functions: BQL held, and other than for watch_end() vCPUs stopped and I/O
- * drained, so that nobody has memory pinned to write to it.
+ * All functions: BQL held.  Except for watch_end(), vCPUs are stopped and I/O
+ * is drained, so that nobody has pinned memory to write to it.
  */
 
 /*
- * From now on, blocks of @baseline, an array of BaselineBlock, are watched, if
- * they are memory of a device's own.  Those that are not have the reason in
- * @unwatched.
+ * Watch the blocks of @baseline, an array of BaselineBlock, that belong to
+ * devices.  A block that cannot be watched gets the reason in @unwatched.
  */
 void watch_begin(GArray *baseline);
 
-/* Nothing is watched any more, and somebody else may use userfaultfd on it */
+/* Stop watching; another user may then use userfaultfd on the memory */
 void watch_end(void);
 
 /*
- * Set bits in @bits, one for each target page, of what has been written to in
- * @base.  False if that is not known, and then the block is not watched any
- * more.
+ * Set the bits in @bits, one for each target page, of the pages of @base that
+ * have been written to.  False if the kernel cannot report them; then the block
+ * is not watched any more.
  */
-bool watch_take(BaselineBlock *base, unsigned long *bits);
+bool watch_fetch(BaselineBlock *base, unsigned long *bits);
 
-/* Pages of @bits, NULL for all, have not been written to any more */
-void watch_anew(BaselineBlock *base, const unsigned long *bits);
+/* Ignore writes so far to the pages in @bits; NULL for all pages */
+void watch_restart(BaselineBlock *base, const unsigned long *bits);
 
 #endif

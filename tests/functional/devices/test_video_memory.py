@@ -76,7 +76,7 @@ def test_costs_what_was_written(tmp_path, name):
             assert dirty == sum(written) + display.by_reset
             assert written[0] <= copied <= written[0] + display.by_reset
             assert (cleared, compared) == (written[1], 0)
-            assert 'the kernel has watched it' in block['reason']
+            assert 'the kernel has reported them' in block['reason']
 
 
 @needs_kernel
@@ -151,7 +151,7 @@ def test_what_a_template_has(tmp_path):
                             if pages else 'clock_step 1')
             block = guest.load_and_check(image)
             assert told(block) == (pages, pages, 0, 0)
-            assert 'the kernel has watched it' in block['reason']
+            assert 'the kernel has reported them' in block['reason']
 
 
 def flash_args(workdir, size: int) -> tuple[str, ...]:
