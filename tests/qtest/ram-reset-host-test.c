@@ -1,6 +1,6 @@
 /*
- * RAM reset: what one must be alone on the host to see, as it counts the
- * host's hugepages, takes most of them, or compares times
+ * RAM reset: tests that must run alone on the host, as they count its
+ * hugepages, take most of them, or compare times
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what a RAM block had before a load, it has afterwards
+ * RAM reset: a load changes no attribute of a RAM block
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -25,10 +25,7 @@ static const char *backend_type(MemKind kind)
          : "memory-backend-memfd,share=on,hugetlb=on,hugetlbsize=2M";
 }
 
-/*
- * The machine's RAM is another backend than the tests' usual one: with more
- * properties, @props.
- */
+/* The machine's RAM is a backend with more properties, @props, than usual */
 static Vm *vm_with_props(const Case *c, const char *props, const char *machine)
 {
     g_autofree char *object = vm_object(c->strategy, "");
@@ -40,7 +37,7 @@ static Vm *vm_with_props(const Case *c, const char *props, const char *machine)
     return vm_start(MEM_ANON, SIZE, extra);
 }
 
-/* By @strategy; by whatever it has chosen if that is "auto" */
+/* The load has used @strategy; "auto" may have chosen any */
 static void assert_served(Vm *vm, const char *name, const char *strategy)
 {
     g_autoptr(QDict) block = vm_query_block(vm, name);
@@ -118,7 +115,7 @@ static void test_advice(const void *opaque)
     }
 }
 
-/* All of it is there from the start, and stays there */
+/* All memory is populated at the start, and stays so */
 static void test_preallocation(const void *opaque)
 {
     const Case *c = opaque;
@@ -170,7 +167,7 @@ static void test_locked_memory(const void *strategy)
     vm_end(vm);
 }
 
-/* The memfd that RAM is mapped from, by a descriptor of our own */
+/* A descriptor of the test for the memfd that RAM is mapped from */
 static int open_memfd(Vm *vm, int *number)
 {
     g_autofree char *dir = g_strdup_printf("/proc/%d/fd", qtest_pid(vm->qts));

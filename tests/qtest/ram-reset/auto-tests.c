@@ -25,7 +25,7 @@ static Vm *vm_start_auto(MemKind kind, const char *props, const char *costs)
     return vm_start(kind, SIZE, object);
 }
 
-/* At the end: to look at memory populates it */
+/* Called at the end: reading memory populates it */
 static void check_and_end(Vm *vm)
 {
     g_autofree uint8_t *content = vm_content(vm);
@@ -42,7 +42,7 @@ static void assert_strategy(Vm *vm, const char *strategy)
     g_assert_false(qdict_get_bool(block, "fallback"));
 }
 
-/* The value of @key of the decision on block "ram" */
+/* The value of @key in the decision on block "ram" */
 static uint64_t decision(Vm *vm, const char *key)
 {
     g_autoptr(QDict) block = vm_query_block(vm, "ram");
@@ -50,7 +50,7 @@ static uint64_t decision(Vm *vm, const char *key)
     return qdict_get_int(qdict_get_qdict(block, "decision"), key);
 }
 
-/* Memory used again: so many bytes, and pages that each reset writes to */
+/* The guest uses @bytes again, and each reset writes to some pages */
 static void assert_again(Vm *vm, uint64_t bytes)
 {
     uint64_t again = decision(vm, "again");
@@ -59,7 +59,7 @@ static void assert_again(Vm *vm, uint64_t bytes)
     g_assert_cmpuint(again, <=, bytes + the_machine()->reset_pages * PAGE);
 }
 
-/* The candidate of that name, or NULL */
+/* The candidate with this name, or NULL */
 static QDict *candidate(Vm *vm, const char *strategy)
 {
     g_autoptr(QDict) block = vm_query_block(vm, "ram");
@@ -77,13 +77,13 @@ static QDict *candidate(Vm *vm, const char *strategy)
     return NULL;
 }
 
-/* Firmware has been below BASE, which may be better discarded */
+/* Firmware has used memory below BASE, so discarding may be better there */
 static void assert_cleared(Vm *vm)
 {
     g_assert_cmpuint(decision(vm, "discarded"), <=, BASE);
 }
 
-/* Costs decide, and nothing else does */
+/* Only the costs decide */
 static void test_choice(const void *opaque)
 {
     MemKind kind = GPOINTER_TO_INT(opaque);
@@ -112,7 +112,7 @@ static void test_choice(const void *opaque)
     }
 }
 
-/* The decision says which candidates were refused, and why */
+/* The decision has the refused candidates and the reasons */
 static void test_refused_candidates(void)
 {
     g_autofree char *costs = costs_file(1000, 1, 1, 1);
@@ -144,9 +144,9 @@ static void touch(Vm *vm, uint64_t from, uint64_t to)
 }
 
 /*
- * The lower part is used in each round, the upper part but once.  Clearing a
- * page costs twice as much as discarding it, and a fault more than both, so
- * memory that is used again is cleared in place.
+ * The guest uses the lower part in each round, and the upper part once.
+ * Clearing a page costs twice as much as discarding it, and a fault costs more
+ * than both, so memory that is used again is cleared in place.
  */
 static void test_split(const void *opaque)
 {
@@ -158,7 +158,7 @@ static void test_split(const void *opaque)
     vm_save(vm, "clean");
     touch(vm, BASE, SIZE);
     vm_load(vm, "clean");
-    /* As far as it knows all that is there will be used again */
+    /* At first the object expects that all present memory will be used again */
     assert_cleared(vm);
     touch(vm, BASE, half);
     vm_load(vm, "clean");
@@ -168,7 +168,7 @@ static void test_split(const void *opaque)
     g_assert_cmpuint(decision(vm, "discarded"), >=, SIZE - half);
     g_assert_cmpuint(decision(vm, "discarded"), <, SIZE - half + BASE + CHUNK);
     assert_again(vm, half - BASE);
-    /* There is nothing left to be discarded */
+    /* No memory is left to discard */
     touch(vm, BASE, half);
     vm_load(vm, "clean");
     assert_cleared(vm);
@@ -182,7 +182,7 @@ static void test_learns(const void *opaque)
 {
     const char *strategy = opaque;
     bool clears = !strcmp(strategy, "memset");
-    /* A page makes a difference, as to what must be saved */
+    /* Costs that make the object choose @strategy */
     g_autofree char *costs = costs_file(clears ? 1 : 1e5, clears ? 1e5 : 1,
                                         1e6, 1);
     static const unsigned pages[] = { 1000, 1000, 10, 10, 0, 0, 5000, 5000 };
@@ -193,7 +193,9 @@ static void test_learns(const void *opaque)
     vm_load(vm, "clean");
     vm_load(vm, "clean");
     for (unsigned i = 0; i < G_N_ELEMENTS(pages); i++) {
-        /* Clearing finds out by clearing, hence for the next time */
+        /*
+         * Clearing in place finds the pages while it clears, for the next load
+         */
         bool told = !clears || i % 2 == 1;
 
         touch(vm, 2 * BASE, 2 * BASE + pages[i] * PAGE);
@@ -211,7 +213,10 @@ static void test_learns(const void *opaque)
 static void test_objectives(void)
 {
     static const char *const objectives[][2] = {
-        /* 100 to clear; 50 to discard, but 450 for the guest's faults */
+        /*
+         * Clearing costs 100; discarding costs 50, and 450 for the guest's
+         * faults
+         */
         { "total", "memset" }, { "latency", "madvise" },
         { "footprint", "madvise" },
     };
@@ -237,7 +242,7 @@ static void test_objectives(void)
     unlink(costs);
 }
 
-/* The first object's calibration */
+/* The calibration of the first object */
 static QDict *query_auto(Vm *vm)
 {
     g_autoptr(QDict) info = vm_query(vm);
@@ -277,7 +282,7 @@ static void test_calibration(void)
         g_assert_cmpfloat(qdict_get_double(costs, "fault"), >, 0);
         g_assert_cmpfloat(qdict_get_double(costs, "guest-fault"), ==, 0);
     }
-    /* Memory of another kind is plugged */
+    /* Plug memory of another kind */
     qtest_qmp_assert_success(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'more', 'share': true,"
         " 'qom-type': 'memory-backend-memfd', 'size': 67108864}}");
@@ -291,8 +296,9 @@ static void test_calibration(void)
 }
 
 /*
- * Tests of what was used once are wasted, at 100 a page, until they have cost
- * as much as discarding does, 350 a page; what is used again and again stays.
+ * Testing a page that was used once wastes 100.  The page is discarded when its
+ * tests have cost as much as discarding, 350.  Pages that are used again and
+ * again stay.
  */
 static void test_owed(const void *opaque)
 {
@@ -306,7 +312,10 @@ static void test_owed(const void *opaque)
     touch(vm, used, SIZE);
     vm_load(vm, "clean");
     assert_cleared(vm);
-    /* The next load sees that only some are used, the one after it reckons */
+    /*
+     * The next load sees that the guest uses only some; the load after it
+     * decides
+     */
     for (unsigned i = 0; i < 5; i++) {
         g_autoptr(QDict) clear = NULL;
 
@@ -321,7 +330,7 @@ static void test_owed(const void *opaque)
         g_assert_cmpuint(decision(vm, "resident"), >=, SIZE - used);
     }
     g_assert_cmpuint(owed, >=, (SIZE - once) / PAGE * 200);
-    /* To save shared memory populates all of it */
+    /* A save of shared memory populates all of it */
     g_assert_cmpuint(owed, <=, SIZE / PAGE * 400);
     assert_strategy(vm, "split");
     for (unsigned i = 0; i < 2; i++) {

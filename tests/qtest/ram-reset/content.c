@@ -1,5 +1,5 @@
 /*
- * RAM reset tests: what the guest writes, and what its RAM has
+ * RAM reset tests: writes of the guest, and the content of its RAM
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 
 #define PAGE (4 * KiB)
 
-/* In pieces, for QEMU keeps what it has allocated for a large command */
+/* In pieces, since QEMU does not free its buffer for a large command */
 void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte)
 {
     for (uint64_t end = addr + len; addr < end; addr += MiB) {

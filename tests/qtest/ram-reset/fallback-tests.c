@@ -1,5 +1,5 @@
 /*
- * RAM reset: a strategy that may not be used, or fails, is replaced by another
+ * RAM reset: another strategy replaces one that is refused or fails
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -16,7 +16,7 @@ static uint64_t resident_kib(Vm *vm)
     return vm_status_kib(vm, "RssAnon");
 }
 
-/* Memory that was allocated up-front on purpose must not be discarded */
+/* Preallocated memory must not be discarded */
 static void test_prealloc_stays_allocated(void)
 {
     g_autofree char *object = vm_object("madvise", ",memdev=more");
@@ -39,7 +39,7 @@ static void test_prealloc_stays_allocated(void)
     vm_end(vm);
 }
 
-/* The memory's owner forbids punching holes after QEMU has mapped it */
+/* The owner of the memory forbids punching holes after QEMU has mapped it */
 static Vm *vm_start_sealed(const char *object, uint64_t size, int *fd)
 {
     g_autofree char *extra = NULL;
@@ -55,7 +55,7 @@ static Vm *vm_start_sealed(const char *object, uint64_t size, int *fd)
     return vm;
 }
 
-/* A byte of each page, each time another one */
+/* Reads a byte of each page, at another offset each time */
 static void assert_file_is_zero(int fd, uint64_t size)
 {
     for (uint64_t at = 0; at < size; at += 4095) {
@@ -107,7 +107,7 @@ static void test_failing_strategy_falls_back(const void *opaque)
     unlink(costs);
 }
 
-/* The upper half is used but once, and would be discarded; see auto-tests.c */
+/* The upper half is used once, and would be discarded; see auto-tests.c */
 static void test_failing_part_falls_back(void)
 {
     g_autofree char *costs = costs_file(200, 100, 1e6, 1000);

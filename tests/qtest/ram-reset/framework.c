@@ -21,7 +21,7 @@ const Machine *the_machine(void)
         "-M pc", 0, 4 * GiB, "pc.ram", 640 * KiB, 0, true,
     };
     static const Machine virt = {
-        /* a reset writes the device tree, in room for it of 1 MiB */
+        /* a reset writes the device tree, for which 1 MiB is reserved */
         "-M virt -cpu cortex-a57", GiB, 2 * GiB, "mach-virt.ram", 0,
         MiB / PAGE, false,
     };
@@ -47,7 +47,7 @@ char *temp_name(const char *suffix)
                            getpid(), count++, suffix);
 }
 
-/* Bytes that must never show up in the guest, as they were never in it */
+/* Bytes that the guest never had, and must never see */
 static char *make_ram_file(uint64_t size)
 {
     char *name = temp_name("ram");
@@ -94,7 +94,7 @@ static char *firmware_args(void)
 {
     const char *dir = getenv("RAM_RESET_FIRMWARE");
 
-    /* The machine virt has memory hotplug with a firmware only: any */
+    /* The machine virt has memory hotplug only with a firmware; any will do */
     if (!the_machine()->is_pc) {
         if (!no_firmware) {
             no_firmware = temp_name("bios");

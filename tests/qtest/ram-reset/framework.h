@@ -26,15 +26,16 @@ const char *mem_name(MemKind kind);
 /* The size of pages that QEMU maps, in bytes */
 uint64_t mem_page_size(MemKind kind);
 
-/* Why this host has no such memory; NULL if it has */
+/* The reason why this host has no such memory; NULL if it has */
 const char *mem_missing(MemKind kind);
 
-/* Skip the test that is running if so */
+/* Skip the running test if the host has no such memory */
 bool mem_skip(MemKind kind);
 
 /*
- * A hugetlbfs of our own; NULL if we may not mount one.  Nobody sees it but
- * by way of our descriptor, so that it goes when we do, crash or not.
+ * A hugetlbfs of the test; NULL if the test may not mount one.  Others see it
+ * only by way of the test's descriptor, so it ends with the test, even in a
+ * crash.
  */
 const char *mem_huge_dir(void);
 
@@ -43,32 +44,32 @@ uint64_t hugepages(const char *what);
 
 /* A machine to be tested, one per architecture */
 typedef struct Machine {
-    const char *args;       /* of the command line */
-    uint64_t ram;           /* the guest's address of RAM's first byte */
-    uint64_t dimm;          /* and of the first pc-dimm */
-    const char *ram_id;     /* of the backend that the machine makes itself */
-    uint64_t low_end;       /* from there to 1 MiB RAM is not the guest's */
-    unsigned reset_pages;   /* of RAM, written by a reset but for a rewind's */
+    const char *args;       /* arguments of the command line */
+    uint64_t ram;           /* guest address of the first byte of RAM */
+    uint64_t dimm;          /* guest address of the first pc-dimm */
+    const char *ram_id;     /* id of the backend that the machine makes */
+    uint64_t low_end;       /* from there to 1 MiB the guest has no RAM */
+    unsigned reset_pages;   /* pages that a reset writes, except a rewind's */
     bool is_pc;
 } Machine;
 
 const Machine *the_machine(void);
 
-/* On aarch64: from now on the_machine() is one with target pages of 1 KiB */
+/* On aarch64: give the_machine() target pages of 1 KiB from now on */
 void use_small_pages(bool on);
 
 #define LOW_END (the_machine()->low_end)
 
 /*
  * The machine with a qcow2 disk, under -accel qtest.  RAM is the backend
- * "ram", whose whole content is read through the process's own memory: RAM that
- * the guest cannot see because a ROM covers it counts as well.
+ * "ram".  Tests read all of it through the memory of the process, also RAM that
+ * a ROM hides from the guest.
  */
 typedef struct Vm {
     QTestState *qts;
     char *disk;
     char *ram_file;     /* MEM_FILE and MEM_HUGETLB_FILE only */
-    const char *ram_props;  /* more of them for the backend, or NULL */
+    const char *ram_props;  /* more properties of the backend, or NULL */
     uint64_t size;
     uint64_t hva;
     int mem;            /* /proc/PID/mem */
@@ -77,29 +78,29 @@ typedef struct Vm {
 /* The name of a new file, ending in ".@suffix"; the caller frees it */
 char *temp_name(const char *suffix);
 
-/* @extra: more of the command line, or "" */
+/* @extra: more arguments of the command line, or "" */
 Vm *vm_start(MemKind kind, uint64_t size, const char *extra);
 
-/* End QEMU, keep the disk and the RAM file; start it again with those */
+/* End QEMU, and start it again with the same disk and RAM file */
 void vm_stop(Vm *vm);
 void vm_run(Vm *vm, MemKind kind, uint64_t size, const char *extra);
 
-/* While QEMU is stopped: what the disk's first 64 KiB are full of */
+/* The byte that fills the disk's first 64 KiB, while QEMU is stopped */
 void disk_write(Vm *vm, uint8_t byte);
 uint8_t disk_read(Vm *vm);
 
 void vm_end(Vm *vm);
 
 /*
- * A file for the costs= of ram-reset-auto, for pages of 4 KiB and in ns, the
- * same for each kind of memory; the caller unlinks and frees it.
+ * A file for costs= of ram-reset-auto, with costs in ns per page of 4 KiB, the
+ * same for each kind of memory.  The caller unlinks it and frees the name.
  */
 char *costs_file(double clear, double discard, double remap, double fault);
 
 /*
- * The object under test: "ram-reset-@strategy"; "" for NULL.  A hugefile
- * object serves memory backend "ram", and has a state file of the test's own.
- * "auto-split" is ram-reset-auto with costs that have it split a block.
+ * The object under test: "ram-reset-@strategy"; "" for NULL.  A hugefile object
+ * serves memory backend "ram", and has a state file of the test.  "auto-split"
+ * is ram-reset-auto with costs for which it splits a block.
  */
 char *vm_object(const char *strategy, const char *props);
 
@@ -107,18 +108,18 @@ char *vm_object(const char *strategy, const char *props);
 #define DIMM (the_machine()->dimm - the_machine()->ram)
 char *vm_dimm(const char *object, const char *type, ...) G_GNUC_PRINTF(2, 3);
 
-/* HMP commands, savevm and loadvm, which must succeed */
+/* HMP savevm and loadvm, which must succeed */
 void vm_hmp_ok(Vm *vm, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
 void vm_save(Vm *vm, const char *tag);
 void vm_load(Vm *vm, const char *tag);
 
-/* HMP loadvm, which must complain, with @message in what it says */
+/* HMP loadvm, which must fail with @message in its output */
 void vm_load_says(Vm *vm, const char *tag, const char *message);
 
 /*
- * Writes and reads of the guest, at an offset from RAM's first byte: any range
- * from 1M on, or below LOW_END.  Between them a ROM covers RAM, or a reset
- * writes to it.
+ * Writes and reads of the guest, at an offset from the first byte of RAM.  A
+ * range must be above 1M or below LOW_END: between them a ROM covers RAM, or a
+ * reset writes to it.
  */
 void vm_fill(Vm *vm, uint64_t addr, uint64_t len, uint8_t byte);
 void vm_random(Vm *vm, GRand *rand, uint64_t addr, uint64_t len);
@@ -128,28 +129,28 @@ uint8_t vm_byte(Vm *vm, uint64_t addr);
 uint8_t *vm_content(Vm *vm);
 void vm_assert_content(Vm *vm, const uint8_t *expected);
 
-/* How many 4 KiB pages are not zero */
+/* Number of 4 KiB pages that are not zero */
 uint64_t pages_with_data(const uint8_t *content, uint64_t size);
 
-/* How many of those are zero in @after */
+/* Number of such pages that are zero in @after */
 uint64_t pages_to_clear(const uint8_t *before, const uint8_t *after,
                         uint64_t size);
 
 /*
  * The strategy that a load uses: the object's, or clearing in place; NULL if
- * that depends
+ * either may be used
  */
 const char *expected_strategy(const char *strategy, MemKind kind);
 
-/* Words that must be in the reason for not doing as asked; NULL if it does */
+/* Words in the reason why the requested strategy is not used; NULL if it is */
 const char *expected_reason(const char *strategy, MemKind kind);
 
-/* query-ram-reset; a number of it; the block's part of its last-load */
+/* query-ram-reset; a number in its result; the block in its last-load */
 QDict *vm_query(Vm *vm);
 uint64_t vm_counter(Vm *vm, const char *name);
 QDict *vm_query_block(Vm *vm, const char *name);
 
-/* A capability of migration */
+/* Set a migration capability */
 void vm_set_capability(Vm *vm, const char *name, bool on);
 
 /* From /proc/PID/status or the smaps entry of RAM, in KiB */
@@ -162,32 +163,32 @@ uint64_t vm_ram_kib(Vm *vm);
 /* Resident memory of the process, without pages of programs and libraries */
 uint64_t vm_resident_kib(Vm *vm);
 
-/* The NUMA policy of RAM that is in force, as numa_maps has it; to be freed */
+/* The NUMA policy of RAM in numa_maps, owned by the caller */
 char *vm_numa_policy(Vm *vm);
 
-/* The VmFlags of RAM, in smaps: two letters and a space each */
+/* The VmFlags of RAM in smaps, each two letters and a space */
 char *vm_smaps_flags(Vm *vm);
 
 /* Whether the kernel has PAGEMAP_SCAN, as Linux has from 6.7 on */
 bool can_scan_page_tables(void);
 
-/* How many lines /proc/PID/maps has, and how many files are open */
+/* Number of lines in /proc/PID/maps, and number of open files */
 unsigned vm_mappings(Vm *vm);
 unsigned vm_fds(Vm *vm);
 
-/* How often: @full with ./test --all, otherwise @few */
+/* Number of rounds: @full with ./test --all, otherwise @few */
 unsigned rounds(unsigned full, unsigned few);
 
 /*
- * QEMU must not start with @args, say @message and name @object; it must
- * exit with status 1 rather than crash.
+ * QEMU must refuse to start with @args, with a message that has @message and
+ * names @object, and exit with status 1.
  */
 void assert_no_start(const char *args, const char *object,
                      const char *message);
 
 /*
- * "ram-reset/@path/STRATEGY" for each strategy that serves any memory, whose
- * name @func is given
+ * Add a test "ram-reset/@path/STRATEGY" for each strategy that serves any
+ * memory; @func gets its name
  */
 void add_per_strategy(const char *path, void (*func)(const void *strategy));
 
@@ -204,7 +205,7 @@ void add_object_tests(void);
 void add_auto_tests(void);
 void add_machine_tests(void);
 
-/* These count the host's hugepages, take most of them, or compare times */
+/* Tests that count the host's hugepages, take most of them, or compare times */
 void add_hugepage_tests(void);
 void add_leak_tests(void);
 void add_timing_tests(void);

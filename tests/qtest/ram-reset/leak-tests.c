@@ -13,17 +13,17 @@
 typedef struct Case {
     const char *strategy;
     MemKind kind;
-    uint64_t size;              /* for the tests that take one */
+    uint64_t size;              /* for tests with a strategy */
 } Case;
 
-/* A leak would show in one of these */
+/* A leak would change one of these */
 typedef struct Footprint {
     unsigned mappings, fds;
     uint64_t free_hugepages, reserved_hugepages;
     uint64_t ram_kib, process_kib;
 } Footprint;
 
-/* Without the stack and the guard page of each thread: some come late */
+/* Excludes the stack and the guard page of each thread: some start late */
 static unsigned mappings(Vm *vm)
 {
     uint64_t threads, before;
@@ -80,7 +80,7 @@ static void test_nothing_leaks(const void *opaque)
 {
     const Case *c = opaque;
     const unsigned loads = rounds(50, 18);
-    /* In-place clearing keeps the 64 pages of each load, discarding does not */
+    /* Clearing in place leaves the 64 pages of each load resident */
     const uint64_t cleared_kib = (loads - 2) * 64 * 4;
     g_autofree char *object = vm_object(c->strategy, "");
     bool may_clear = (!strcmp(c->strategy, "memset") ||
@@ -109,7 +109,7 @@ static void test_nothing_leaks(const void *opaque)
     last = footprint(vm);
     g_assert_cmpuint(last.mappings, ==, second.mappings);
     g_assert_cmpuint(last.fds, ==, second.fds);
-    if (mem_page_size(c->kind) == 2 * MiB) {    /* else they are others' */
+    if (mem_page_size(c->kind) == 2 * MiB) {    /* otherwise others use them */
         g_assert_cmpuint(last.free_hugepages, ==, second.free_hugepages);
         g_assert_cmpuint(last.reserved_hugepages, ==,
                          second.reserved_hugepages);
@@ -118,7 +118,9 @@ static void test_nothing_leaks(const void *opaque)
     if (!may_clear) {
         g_assert_cmpuint(last.ram_kib, ==, second.ram_kib);
     }
-    /* QEMU's heap grows for 200 loads, by 1.4 MiB, with no object by 1.9 */
+    /*
+     * QEMU's heap grows by 1.4 MiB in 200 loads, and by 1.9 without an object
+     */
     g_assert_cmpuint(last.process_kib, <=, second.process_kib + 3 * 1024 +
                      (may_clear ? cleared_kib : 0));
     g_test_message("%u mappings, %u files, %" PRIu64 " free hugepages, "
@@ -130,7 +132,7 @@ static void test_nothing_leaks(const void *opaque)
 
 void add_leak_tests(void)
 {
-    /* A fresh memfd needs hugepages beside those of the old one */
+    /* A fresh memfd needs more hugepages while the old one exists */
     static const Case leaks[] = {
         { "memset", MEM_ANON, GiB }, { "memset", MEM_MEMFD, GiB },
         { "madvise", MEM_ANON, GiB }, { "madvise", MEM_MEMFD, GiB },

@@ -15,13 +15,13 @@
 #define HIGH  (1 * MiB)
 
 typedef struct Case {
-    const char *strategy;       /* NULL: no object */
+    const char *strategy;       /* NULL for no object */
     const char *props;
     MemKind kind;
     bool small_pages;
 } Case;
 
-/* Writes of any length and place, so that parts of pages are written to */
+/* Writes of any length and place, also to parts of pages */
 static void scribble(Vm *vm, GRand *rand, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -91,7 +91,7 @@ static void assert_strategy(Vm *vm, const char *strategy)
 static void test_template(const void *opaque)
 {
     const Case *c = opaque;
-    /* A part of a host page cannot be mapped, but copied */
+    /* A part of a host page can be copied, but not mapped */
     bool mapped = c->kind == MEM_ANON && !c->small_pages;
     g_autofree char *dir = g_strdup_printf("/dev/shm/ram-reset-test-%d",
                                            getpid());

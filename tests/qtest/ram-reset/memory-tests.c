@@ -11,7 +11,7 @@
 
 #define SIZE (16 * MiB)
 
-/* A discarded hugepage whose reservation is lost may be a SIGBUS later */
+/* A discarded hugepage that has lost its reservation may cause SIGBUS later */
 static void test_hugepages_stay_reserved(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
@@ -45,7 +45,7 @@ static char *virtio_mem(const char *object)
                            "block-size=2M,requested-size=0", object);
 }
 
-/* There are fewer hugepages than the device has room for */
+/* The host has fewer hugepages than the device has room for */
 static void test_virtio_mem_stays_unplugged(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
@@ -67,7 +67,7 @@ static void test_virtio_mem_stays_unplugged(const void *strategy)
     vm_end(vm);
 }
 
-/* It is loaded before the rest of RAM, so RAM cannot be compared */
+/* The device is loaded before the rest of RAM, so RAM cannot be compared */
 static void test_virtio_mem_cannot_be_verified(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, ",verify=on");
@@ -84,7 +84,7 @@ static void test_virtio_mem_cannot_be_verified(const void *strategy)
     vm_end(vm);
 }
 
-/* A character device: no holes to punch, and none to be found by lseek() */
+/* A character device has no holes to punch, and none for lseek() to find */
 static void test_character_device(const void *strategy)
 {
     g_autofree char *object = vm_object(strategy, "");
@@ -103,8 +103,8 @@ static void test_character_device(const void *strategy)
 }
 
 /*
- * A page of a private mapping that nobody has written shows what is written
- * to the file by way of a shared one.
+ * An unwritten page of a private mapping shows later writes to the file through
+ * a shared mapping
  */
 static void test_two_mappings_of_one_file(const void *strategy)
 {

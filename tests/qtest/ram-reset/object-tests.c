@@ -13,7 +13,7 @@
 #define SIZE (16 * MiB)
 #define HIGH (1 * MiB)
 
-/* Takes the error @rsp, which must have @text in what it says */
+/* Frees the error @rsp, which must have @text in its description */
 static void assert_says(QDict *rsp, const char *text)
 {
     g_assert_nonnull(strstr(qdict_get_str(rsp, "desc"), text));
@@ -85,7 +85,7 @@ static void test_two_objects_cover_one_block(void)
     assert_no_start(args, "'rr0' and 'rr1'", message);
 }
 
-/* A named object wins over one that takes all, whatever their order */
+/* An object that names a block wins over one for all blocks, in any order */
 static void test_memdev_wins(const void *order)
 {
     static const char named[] = "-object ram-reset-madvise,id=rr1,memdev=ram";
@@ -111,7 +111,7 @@ static void test_memdev_wins(const void *order)
     vm_end(vm);
 }
 
-/* Objects come and go while the machine is there */
+/* Objects are added and removed while the machine runs */
 static void test_object_add_and_del(void)
 {
     Vm *vm = vm_start(MEM_ANON, SIZE, "");
@@ -196,7 +196,7 @@ static void test_hugefile_of_a_new_dimm(void)
     g_assert_cmpstr(qdict_get_str(block, "strategy"), ==, "hugefile");
     qobject_unref(block);
 
-    /* Made without an object, it is too late */
+    /* The object is too late: the backend was made without it */
     rsp = qtest_qmp_assert_failure_ref(vm->qts,
         "{'execute': 'object-add', 'arguments': {'id': 'rr2',"
         " 'qom-type': 'ram-reset-hugefile', 'memdev': 'ram'}}");
@@ -229,7 +229,7 @@ static void assert_loaded(Vm *vm, unsigned loads)
     g_assert_cmphex(vm_byte(vm, 2 * HIGH), ==, 0);
 }
 
-/* The disk's node has a name of QEMU's own making */
+/* QEMU has made up the name of the disk's node */
 static char *disk_node(Vm *vm)
 {
     g_autoptr(QDict) rsp =

@@ -43,7 +43,10 @@ char *vm_object(const char *strategy, const char *props)
 {
     if (!g_strcmp0(strategy, "auto-split")) {
         if (!split_file) {
-            /* The better choice depends on how many pages are used again */
+            /*
+             * The better choice depends on the number of pages that are used
+             * again
+             */
             split_file = costs_file(100, 100, 1e6, 50);
             atexit(remove_split_file);
         }

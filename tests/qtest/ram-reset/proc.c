@@ -21,7 +21,7 @@ uint64_t hugepages(const char *what)
     return g_ascii_strtoull(text, NULL, 10);
 }
 
-/* The number behind "@field:" in @text, which must be there */
+/* The number behind "@field:" in @text, which must have it */
 static uint64_t kib_field(const char *text, const char *field)
 {
     g_autofree char *key = g_strdup_printf("\n%s:", field);
@@ -46,10 +46,7 @@ uint64_t vm_resident_kib(Vm *vm)
     return vm_status_kib(vm, "RssAnon") + vm_status_kib(vm, "RssShmem");
 }
 
-/*
- * RAM's part of /proc/PID/@file, whose line has RAM's address and @separator,
- * and all that comes behind these two
- */
+/* The text of /proc/PID/@file behind RAM's address and @separator */
 static char *ram_entry(Vm *vm, const char *file, char separator)
 {
     g_autofree char *name = g_strdup_printf("/proc/%d/%s", qtest_pid(vm->qts),

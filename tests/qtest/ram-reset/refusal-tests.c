@@ -32,7 +32,7 @@ static void test_other_ram_size_is_refused(const void *strategy)
     vm_assert_content(vm, content);
     g_assert_cmpuint(vm_counter(vm, "failed-loads"), ==, 0);
 
-    /* It is as good as ever */
+    /* The machine works as before */
     vm_save(vm, "small");
     vm_fill(vm, HIGH, SIZE - HIGH, 0x44);
     vm_load(vm, "small");
@@ -40,7 +40,7 @@ static void test_other_ram_size_is_refused(const void *strategy)
     vm_stop(vm);
     g_assert_cmphex(disk_read(vm), ==, 0x22);
 
-    /* The snapshot does have another disk */
+    /* The snapshot has one more disk */
     vm_run(vm, MEM_ANON, 2 * SIZE, object);
     vm_load(vm, "big");
     vm_stop(vm);
@@ -49,7 +49,7 @@ static void test_other_ram_size_is_refused(const void *strategy)
     vm_end(vm);
 }
 
-/* It has got a pc-dimm after the save of "without" */
+/* The machine has got a pc-dimm after the save of "without" */
 static Vm *vm_with_new_dimm(const char *object)
 {
     g_autofree char *extra =

@@ -8,7 +8,7 @@
 #include "qobject/qdict.h"
 #include "rewind.h"
 
-/* Any sequence, against a model of RAM */
+/* Compare any sequence with a model of RAM */
 static void test_random_sequence(const void *opaque)
 {
     const RewindCase *c = opaque;
@@ -25,7 +25,7 @@ static void test_random_sequence(const void *opaque)
     g_test_message("seed %u", seed);
     rand = g_rand_new_with_seed(seed);
     vm = vm_start(c->kind, REWIND_SIZE, object);
-    /* A short one goes on until it has loaded something */
+    /* A short sequence continues until it has loaded a snapshot */
     for (unsigned i = 0, n = rounds(150, 50); i < n || loads < 5; i++) {
         unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
         g_autofree char *tag = g_strdup_printf("slot%u", slot);

@@ -32,7 +32,7 @@ static bool is_rom(uint64_t addr)
     return addr >= LOW_END && addr < MiB;
 }
 
-/* A page of its own random bytes, or of zeros; a word of it sometimes */
+/* Write a page of random bytes or of zeros, sometimes only a word of it */
 static void write_page(Vm *vm, GRand *rand, uint64_t page)
 {
     uint64_t addr = page * PAGE;

@@ -25,8 +25,8 @@ extern const RewindCase rewind_cases[NR_REWIND_CASES];
 char *rewind_object(const char *strategy, const char *more);
 
 /*
- * Random writes to @times pages of a machine with REWIND_SIZE of RAM.  Returns
- * how many pages were written to.
+ * Writes to @times random pages of a machine with REWIND_SIZE of RAM.  Returns
+ * the number of pages that were written to.
  */
 unsigned rewind_scribble(Vm *vm, GRand *rand, unsigned times);
 

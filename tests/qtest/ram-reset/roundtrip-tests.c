@@ -14,7 +14,7 @@
 #define HIGH     (1 * MiB)
 
 typedef struct Case {
-    const char *strategy;       /* NULL: no object */
+    const char *strategy;       /* NULL for no object */
     MemKind kind;
 } Case;
 
@@ -26,7 +26,7 @@ static uint64_t random_page(GRand *rand)
     return page * PAGE >= LOW_END && page * PAGE < HIGH ? HIGH : page * PAGE;
 }
 
-/* Fill, clear and write single bytes, here and there */
+/* Fill, clear and write single bytes at random places */
 static void scribble(Vm *vm, GRand *rand, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
@@ -45,14 +45,14 @@ static void scribble(Vm *vm, GRand *rand, unsigned times)
     }
 }
 
-/* No page is left as it was */
+/* Change each page */
 static void poison(Vm *vm, uint8_t byte)
 {
     vm_fill(vm, 0, LOW_END, byte);
     vm_fill(vm, HIGH, SIZE - HIGH, byte);
 }
 
-/* Counters are exact, whatever the time it took */
+/* Counters are exact, times are not */
 static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
                            const uint8_t *after)
 {
@@ -83,7 +83,7 @@ static void check_counters(Vm *vm, const Case *c, const uint8_t *before,
     discarded = qdict_get_int(block, "discarded-pages");
     cleared = qdict_get_int(block, "cleared-pages");
     if (!strcmp(strategy, "memset") || !strcmp(strategy, "hugefile")) {
-        /* Pages that the snapshot overwrites are not cleared before */
+        /* A load does not clear pages that the snapshot overwrites */
         g_assert_cmpuint(discarded, ==, 0);
         g_assert_cmpuint(cleared, ==, pages_to_clear(before, after, SIZE));
     } else if (strcmp(strategy, "split")) {
@@ -118,7 +118,7 @@ static void test_round_trip(const void *opaque)
     rand = g_rand_new_with_seed(4);
     vm = vm_start(c->kind, SIZE, object);
 
-    /* Dirtied before the save */
+    /* Pages are dirty before the save */
     poison(vm, 0);
     scribble(vm, rand, 500);
     vm_save(vm, "first");
@@ -128,14 +128,14 @@ static void test_round_trip(const void *opaque)
         g_assert_cmpuint(vm_smaps_kib(vm, "AnonHugePages"), >, 0);
     }
 
-    /* Nothing dirtied, a little, all of it */
+    /* Make no page, some pages or all pages dirty */
     load_and_check(vm, c, "first", first);
     scribble(vm, rand, 500);
     load_and_check(vm, c, "first", first);
     poison(vm, 0xa5);
     load_and_check(vm, c, "first", first);
 
-    /* Dirtied across two loads, between two snapshots */
+    /* Make pages dirty in two loads, between two snapshots */
     scribble(vm, rand, 1000);
     vm_save(vm, "second");
     second = vm_content(vm);
@@ -150,7 +150,7 @@ static void test_round_trip(const void *opaque)
     g_rand_free(rand);
 }
 
-/* The file behind a private mapping is somebody else's */
+/* A load must not change the file behind a private mapping */
 static void test_private_file_is_not_changed(const void *opaque)
 {
     const Case *c = opaque;
@@ -175,7 +175,7 @@ static void test_private_file_is_not_changed(const void *opaque)
 
 typedef enum Step { WRITE, SAVE, LOAD, NR_STEPS } Step;
 
-/* Any sequence of writes, saves and loads, against a model of RAM */
+/* Compare any sequence of writes, saves and loads with a model of RAM */
 static void test_random_sequence(const void *opaque)
 {
     const Case *c = opaque;
@@ -194,7 +194,7 @@ static void test_random_sequence(const void *opaque)
     vm = vm_start(c->kind, SIZE, object);
     poison(vm, 0);
 
-    /* A short one goes on until it has loaded something */
+    /* A short sequence continues until it has loaded a snapshot */
     for (unsigned i = 0, n = rounds(30, 12); i < n || loads < 3; i++) {
         unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
         g_autofree char *tag = g_strdup_printf("slot%u", slot);
@@ -236,7 +236,7 @@ static void add(const char *test, const Case *c, void (*func)(const void *))
     qtest_add_data_func(path, c, func);
 }
 
-/* There is a strategy for one kind of memory only */
+/* This strategy serves one kind of memory only */
 static void test_hugefile_is_refused(const void *opaque)
 {
     const Case *c = opaque;

@@ -1,5 +1,5 @@
 /*
- * RAM reset: what it is for
+ * RAM reset: times and memory of loads
  *
  * Times are compared only between machines that take turns in one run, and
  * as medians; the limits leave room for a noisy host.
@@ -63,7 +63,7 @@ static void race(Vm *vms[2], uint64_t dirty, int64_t median[2])
                    median[0] / 1e6, median[1] / 1e6);
 }
 
-/* A load is faster, and what the guest has allocated goes back to the host */
+/* A load is faster, and the guest's memory goes back to the host */
 static void test_dirtied_memory_is_given_back(void)
 {
     g_autofree char *object = vm_object("madvise", "");
@@ -85,7 +85,7 @@ static void test_dirtied_memory_is_given_back(void)
     vm_end(vms[1]);
 }
 
-/* Reading a page of shared memory that is not there allocates it */
+/* Reading an absent page of shared memory allocates it */
 static void test_empty_shared_memory_stays_empty(void)
 {
     g_autofree char *object = vm_object("madvise", "");
@@ -96,7 +96,7 @@ static void test_empty_shared_memory_stays_empty(void)
 
     vm_save(vms[0], "clean");
     vm_save(vms[1], "clean");
-    vm_load(vms[1], "clean");   /* discards what the save has allocated */
+    vm_load(vms[1], "clean");   /* discards the save's pages */
     race(vms, 0, median);
     g_assert_cmpint(median[1] * 2, <=, median[0]);
 
@@ -118,7 +118,7 @@ static uint64_t bytes_read(Vm *vm)
     return g_ascii_strtoull(text + strlen("rchar: "), NULL, 10);
 }
 
-/* Zero pages in runs of @opaque pages; a load reads the snapshot about once */
+/* Zero pages in runs of @opaque pages: a load reads the snapshot about once */
 static void test_runs_are_read_once(const void *opaque)
 {
     uint64_t run = GPOINTER_TO_UINT(opaque) * 4 * KiB;
@@ -155,7 +155,7 @@ static void test_clearing_does_not_allocate(const void *kind)
     }
     vm = vm_start(GPOINTER_TO_INT(kind), 64 * MiB, object);
 
-    /* Saving has populated shared memory; start from an empty guest */
+    /* The save has populated shared memory; start with an empty guest */
     vm_save(vm, "clean");
     vm_load(vm, "clean");
     empty = vm_ram_kib(vm);
@@ -175,7 +175,7 @@ static void test_clearing_does_not_allocate(const void *kind)
 
 #define STRIDE (100 * 4 * KiB)
 
-/* Write to each hundredth page; returns how many */
+/* Write to each hundredth page; returns the number of them */
 static uint64_t touch(Vm *vm)
 {
     uint64_t pages = 0;
@@ -186,7 +186,9 @@ static uint64_t touch(Vm *vm)
     return pages;
 }
 
-/* With 1 % of small private pages written, it is no worse than clearing */
+/*
+ * Discarding is no slower than clearing if 1 % of small private pages are dirty
+ */
 static void test_sparse_memory_is_discarded_as_fast(void)
 {
     static const char *const strategies[] = { "memset", "madvise", "remap" };
@@ -210,7 +212,7 @@ static void test_sparse_memory_is_discarded_as_fast(void)
     for (unsigned i = 0; i < 3; i++) {
         g_test_message("%s: RAM reset %.3f ms, load %.3f ms", strategies[i],
                        median_of(reset[i]) / 1e6, median_of(total[i]) / 1e6);
-        /* As savevm does not populate memory, clearing has little to look at */
+        /* savevm does not populate memory, so clearing reads few pages */
         g_assert_cmpint(median_of(reset[i]), <=, 2 * median_of(reset[0]));
         vm_end(vms[i]);
     }
@@ -219,17 +221,19 @@ static void test_sparse_memory_is_discarded_as_fast(void)
 typedef struct Count {
     const char *strategy;
     MemKind kind;
-    /* For 1 GiB, an empty snapshot, touch(); 0: depends on the kernel */
+    /*
+     * For 1 GiB, an empty snapshot and touch(); 0 if it depends on the kernel
+     */
     unsigned system_calls;
     bool discards;
 } Count;
 
 /*
- * System calls of a walk.  The pagemap takes open, close, and one call for as
- * many ranges as a buffer holds, which are fewer than pages if pages are huge;
- * before Linux 6.7 one that fails, and reads of the words of all pages.  A
- * memfd is asked for its size as well; before 6.7, for each run of data and the
- * hole behind it.
+ * System calls of a walk.  The pagemap takes open, close, and one call for each
+ * buffer full of ranges; huge pages need fewer ranges.  Before Linux 6.7 one
+ * call fails, and reads fetch the words of all pages.  A memfd needs one more
+ * call for its size; before 6.7, calls for each run of data and the hole behind
+ * it.
  */
 static void check_page_table_calls(MemKind kind, unsigned calls,
                                    uint64_t touched)
@@ -289,7 +293,7 @@ static void test_counters(const void *opaque)
     vm_end(vm);
 }
 
-/* How long QEMU takes until all of RAM is there */
+/* Time until QEMU has populated all of RAM */
 static int64_t start_ns(Vm *vm, const char *extra)
 {
     int64_t before = g_get_monotonic_time();
@@ -298,7 +302,7 @@ static int64_t start_ns(Vm *vm, const char *extra)
     return (g_get_monotonic_time() - before) * 1000;
 }
 
-/* The kernel clears new hugepages; reused ones were cleared at the end */
+/* The kernel clears new hugepages; QEMU has cleared reused ones at its end */
 static void test_second_start_is_faster(void)
 {
     g_autofree char *extra = vm_object("hugefile", ",unlink=never");
@@ -338,9 +342,9 @@ static void test_second_start_is_faster(void)
 void add_timing_tests(void)
 {
     /*
-     * memset: the pagemap; a hugepage file that has no holes.  remap: what
-     * prim_fresh_map() and prim_fresh_swap() do, and advice.  hugefile: a look
-     * at the file, and at each hugepage.
+     * memset walks the pagemap, or a hugepage file without holes.  remap calls
+     * prim_fresh_map() and prim_fresh_swap(), and gives advice.  hugefile
+     * checks the file and each hugepage.
      */
     static const Count counts[] = {
         { "memset", MEM_ANON, 0, false },

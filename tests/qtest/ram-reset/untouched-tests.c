@@ -72,7 +72,7 @@ static void test_rom_is_left_to_the_snapshot(const void *strategy)
     vm_end(vm);
 }
 
-/* A flash that can be written has something to do once the guest runs */
+/* A writable flash has work to do when the guest runs */
 static void test_two_loads_while_stopped(void)
 {
     g_autofree char *flash = temp_name("flash");

@@ -1,5 +1,5 @@
 /*
- * RAM reset: verify=on finds a page that is not what the snapshot has
+ * RAM reset: verify=on finds a page that differs from the snapshot
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -28,8 +28,8 @@ static void *keep_writing(void *opaque)
 }
 
 /*
- * The writer may get no processor during a load, which finds nothing then.
- * Returns how many loads were like that.
+ * The writer may get no processor during a load, which then finds nothing.
+ * Returns the number of such loads.
  */
 static unsigned load_until_it_says(Vm *vm, const char *tag,
                                    const char *message)
@@ -47,7 +47,7 @@ static unsigned load_until_it_says(Vm *vm, const char *tag,
     g_assert_not_reached();
 }
 
-/* Somebody writes to shared memory while it is loaded: that must be seen */
+/* A load must notice a writer to shared memory */
 static void test_verify_finds_a_difference(const void *strategy)
 {
     const uint64_t size = 128 * MiB, where = 64 * MiB + 123;

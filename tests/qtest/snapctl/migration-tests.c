@@ -1,5 +1,5 @@
 /*
- * snapctl: migrations, to where the device may do less, and ones that fail
+ * snapctl: migrations that fail, and to a device that allows less
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -22,7 +22,7 @@ static void wait_for_migration(QTestState *qts)
     }
 }
 
-/* With a pending command; @args are the destination's */
+/* Migrate with a pending command; @args are for the destination */
 static void migrate(Snapctl *s, const char *args)
 {
     g_autofree char *file = g_strdup_printf("%s/snapctl-migration.%d",
@@ -48,7 +48,7 @@ static void migrate(Snapctl *s, const char *args)
                      SNAPCTL_STATUS_PENDING);
 }
 
-/* The guest goes on there: not a new generation, and the command as well */
+/* The guest resumes there with the same generation, and with the command */
 static void test_migration(void)
 {
     const char *args = REGION BOTH ",memdev=region";
@@ -98,7 +98,7 @@ static void test_migration_to_less(const void *args)
     snapctl_end(&s);
 }
 
-/* The next load is not taken to have failed */
+/* The next load does not count as failed */
 static void test_failed_migration(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -119,7 +119,7 @@ static void test_failed_migration(void)
     snapctl_end(&s);
 }
 
-/* A guest that is being migrated is not taken away from under that */
+/* A load must not replace a guest during its migration */
 static void test_busy(void)
 {
     Snapctl s = snapctl_start(BOTH);

@@ -1,5 +1,5 @@
 /*
- * snapctl: registers, options and what is refused
+ * snapctl: registers, options and refusals
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -31,7 +31,7 @@ static void test_registers(const void *machine)
     qpci_iomap(s.pci, SNAPCTL_REGION_BAR, &size);
     g_assert_cmpuint(size, ==, REGION_SIZE);
 
-    /* what is not for writing, and what is not for reading */
+    /* read-only and write-only registers */
     for (uint64_t reg = 0; reg < SNAPCTL_REGS_SIZE; reg += 4) {
         if (reg != SNAPCTL_SLOT && reg != SNAPCTL_COMMAND) {
             uint32_t value = snapctl_get(&s, reg);
@@ -45,7 +45,7 @@ static void test_registers(const void *machine)
     g_assert_cmpuint(snapctl_get(&s, SNAPCTL_SLOT), ==, 0xfedcba98);
     g_assert_cmpuint(snapctl_get(&s, SNAPCTL_COMMAND), ==, 0);
 
-    /* 8 bytes are two registers, other sizes nothing */
+    /* an access of 8 bytes has two registers, other sizes have no effect */
     g_assert_cmphex(snapctl_get64(&s, SNAPCTL_MAGIC), ==,
                     (uint64_t)SNAPCTL_VERSION_VALUE << 32 |
                     SNAPCTL_MAGIC_VALUE);
@@ -119,7 +119,7 @@ static void test_refusals(void)
     g_assert_cmpuint(snapctl_counted(&s, "failures"), ==, 0);
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_GENERATION), ==, 0);
 
-    /* a reset forgets that, and the guest has been running all the time */
+    /* a reset clears the register; the guest has been running all the time */
     snapctl_qmp(&s, "system_reset");
     qtest_qmp_eventwait(s.vm->qts, "RESET");
     qpci_device_enable(s.pci);
@@ -138,7 +138,7 @@ static void test_min_interval(void)
 
     snapctl_command(&s, 5, SNAPCTL_COMMAND_SAVE);
     snapctl_expect(&s, SNAPCTL_STATUS_REFUSED, SNAPCTL_ERROR_SLOT);
-    snapctl_save(&s, 0);                /* what was refused does not count */
+    snapctl_save(&s, 0);                /* a refused command does not count */
     begin = g_get_monotonic_time();
     for (int i = 0; i < 3; i++) {
         snapctl_command(&s, 0, SNAPCTL_COMMAND_LOAD);
@@ -150,7 +150,7 @@ static void test_min_interval(void)
         }
         snapctl_expect(&s, SNAPCTL_STATUS_LOADED, SNAPCTL_ERROR_NONE);
     }
-    /* a little less: the device's clock began before ours */
+    /* a little less: the device's clock started before the test's */
     g_assert_cmpint(g_get_monotonic_time() - begin, >=, 2050000);
     g_assert_cmpuint(snapctl_counted(&s, "loads"), ==, 3);
     snapctl_end(&s);

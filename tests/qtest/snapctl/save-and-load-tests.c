@@ -1,5 +1,5 @@
 /*
- * snapctl: what saves, loads, resets and unplugging leave
+ * snapctl: state after saves, loads, resets and unplugging
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -10,7 +10,7 @@
 
 #define MSI_DATA    0x5aa5c33c
 
-/* @rewind: with a ram-reset object that rewinds, or without any */
+/* @rewind: with a ram-reset object with rewind=on, or without an object */
 static void test_save_and_load(const void *rewind)
 {
     g_autofree char *args = g_strdup_printf(
@@ -51,7 +51,7 @@ static void test_save_and_load(const void *rewind)
         g_assert_cmpint(qdict_get_int(info, "rewinds"), ==, 3);
     }
 
-    /* what a reset leaves */
+    /* state after a reset */
     snapctl_qmp(&s, "system_reset");
     qtest_qmp_eventwait(s.vm->qts, "RESET");
     qpci_device_enable(s.pci);
@@ -67,7 +67,7 @@ static void test_save_and_load(const void *rewind)
     snapctl_end(&s);
 }
 
-/* Loads that the host's user asks for, of snapshots without slots, too */
+/* Loads that the host's user requests, also of snapshots without slots */
 static void test_loads_by_others(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -83,14 +83,14 @@ static void test_loads_by_others(void)
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_GENERATION), ==, 2);
     g_assert_cmpuint(snapctl_counted(&s, "loads"), ==, 0);
 
-    /* how long the guest would have stood still is not known */
+    /* the time that the guest would have been stopped is not known */
     snapctl_qmp(&s, "stop");
     vm_load(s.vm, "a");
     snapctl_qmp(&s, "cont");
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_GENERATION), ==, 3);
     g_assert_cmpuint(snapctl_get64(&s, SNAPCTL_LOAD_NS), ==, 0);
 
-    /* another QEMU's guest has not seen that generation before, either */
+    /* a guest of another QEMU has not seen that generation either */
     snapctl_save(&s, 1);
     snapctl_detach(&s);
     vm_stop(s.vm);
@@ -103,7 +103,7 @@ static void test_loads_by_others(void)
     snapctl_end(&s);
 }
 
-/* A command waits until the guest goes on, unless the guest is taken back */
+/* A command waits until the guest resumes, unless a load resets it */
 static void test_stopped(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -142,7 +142,7 @@ static void test_stopped(void)
     snapctl_end(&s);
 }
 
-/* The message goes to RAM here, where it can be seen */
+/* The MSI message goes to RAM, where the test can read it */
 static void test_interrupt(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -165,7 +165,7 @@ static void test_interrupt(void)
     snapctl_load(&s, 0);
     g_assert_cmphex(qtest_readl(s.vm->qts, PLACE), ==, MSI_DATA);
 
-    /* not before the guest goes on, and once */
+    /* only when the guest resumes, and once */
     snapctl_qmp(&s, "stop");
     vm_load(s.vm, "a");
     g_assert_cmphex(qtest_readl(s.vm->qts, PLACE), ==, 0);
@@ -194,20 +194,20 @@ static void test_failed_load(void)
     snapctl_save(&s, 0);
     snapctl_expect_event(&s, "save", 0, "a", NULL);
     snapctl_command(&s, 1, SNAPCTL_COMMAND_LOAD);
-    /* QEMU 10.0 says which section is unknown to stderr only */
+    /* QEMU 10.0 reports the unknown section on stderr only */
     snapctl_expect_event(&s, "load", 1, "b",
                          "^Error -22 while loading VM state$|"
                          "^Unknown section or instance '.*/e1000' ");
     snapctl_expect_run_state(&s, "restore-vm");
     g_assert_cmpuint(snapctl_counted(&s, "failures"), ==, 1);
 
-    /* half of a snapshot is not to be migrated */
+    /* a half-loaded guest must not be migrated */
     answer = qtest_qmp(s.vm->qts, "{'execute': 'migrate', "
                        "'arguments': {'uri': 'exec:cat >/dev/null'}}");
     error = qdict_get_str(qdict_get_qdict(answer, "error"), "desc");
     g_assert_nonnull(strstr(error, "has a partial load of snapshot 'b'"));
 
-    /* a good one mends it */
+    /* a load of a good snapshot repairs the guest */
     vm_load(s.vm, "a");
     snapctl_qmp(&s, "cont");
     snapctl_expect(&s, SNAPCTL_STATUS_LOADED, SNAPCTL_ERROR_NONE);
@@ -225,7 +225,7 @@ static void add_disk_only_snapshot(Snapctl *s, const char *tag)
                                NULL, NULL, NULL));
 }
 
-/* Nothing has been changed by the failure: the guest goes on */
+/* The failure has changed nothing: the guest resumes */
 static void test_failure_before_a_change(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -275,7 +275,7 @@ static void test_no_disk(void)
     snapctl_end(&s);
 }
 
-/* savevm has leaked 60 to 100 KiB each time */
+/* savevm leaked 60 to 100 KiB each time */
 static void test_memory_of_saves(void)
 {
     Snapctl s = snapctl_start(BOTH);
@@ -303,7 +303,7 @@ static void test_unplug(void)
         snapctl_save(&s, 0);
         snapctl_load(&s, 0);
         snapctl_qmp(&s, "stop");
-        snapctl_command(&s, 0, SNAPCTL_COMMAND_LOAD);   /* never to be done */
+        snapctl_command(&s, 0, SNAPCTL_COMMAND_LOAD);   /* never completed */
         qpci_unplug_acpi_device_test(s.vm->qts, "snap0", 5);
         snapctl_qmp(&s, "cont");
         snapctl_detach(&s);
@@ -366,7 +366,7 @@ void add_snapctl_save_and_load_tests(void)
     qtest_add_func("snapctl/no-disk", test_no_disk);
     qtest_add_func("snapctl/memory-of-saves", test_memory_of_saves);
     if (the_machine()->is_pc) {
-        /* by the registers that pc has for that */
+        /* by registers of the machine pc */
         qtest_add_func("snapctl/unplug", test_unplug);
     }
     qtest_add_func("snapctl/hammer", test_hammer);

@@ -91,7 +91,7 @@ void snapctl_command(Snapctl *s, uint32_t slot, uint32_t value)
     snapctl_set(s, SNAPCTL_COMMAND, value);
 }
 
-/* The main loop has had a turn when QMP has answered */
+/* The main loop has run once when QMP has answered */
 uint32_t snapctl_settled_status(Snapctl *s)
 {
     uint32_t status;
@@ -153,7 +153,7 @@ void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
     g_autoptr(QDict) event = NULL;
     QDict *data;
 
-    /* one a second is sent, of the guest's time */
+    /* QEMU sends one event in each second of the guest's time */
     qtest_clock_step(s->vm->qts, NANOSECONDS_PER_SECOND);
     event = qtest_qmp_eventwait_ref(s->vm->qts, "SNAPCTL_COMPLETED");
     data = qdict_get_qdict(event, "data");

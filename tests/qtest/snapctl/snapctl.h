@@ -14,7 +14,7 @@
 #include "../ram-reset/framework.h"
 
 #define SIZE            (16 * MiB)
-/* An address where nothing else writes */
+/* An address to which nobody else writes */
 #define PLACE           (the_machine()->ram + 2 * MiB)
 #define REGION_SIZE     (1 * MiB)
 #define REGION          "-object memory-backend-memfd,id=region,size=1M "
@@ -27,11 +27,11 @@ typedef struct Snapctl {
     QPCIBar regs;
 } Snapctl;
 
-/* The machine of vm_start(), unless @args say another one */
+/* The machine of vm_start(), unless @args name another one */
 Snapctl snapctl_start(const char *args);
 void snapctl_end(Snapctl *s);
 
-/* The device of a QEMU that has been started by other means */
+/* The device of a QEMU that was started otherwise */
 void snapctl_attach(Snapctl *s);
 void snapctl_detach(Snapctl *s);
 
@@ -41,25 +41,25 @@ void snapctl_set(Snapctl *s, uint64_t reg, uint32_t value);
 void snapctl_get_random(Snapctl *s, uint8_t *to);
 void snapctl_command(Snapctl *s, uint32_t slot, uint32_t value);
 
-/* Once it is not pending */
+/* Returns when no command is pending */
 uint32_t snapctl_settled_status(Snapctl *s);
 void snapctl_expect(Snapctl *s, uint32_t status, uint32_t error);
 
-/* Commands that must be done */
+/* Commands that must succeed */
 void snapctl_save(Snapctl *s, uint32_t slot);
 void snapctl_load(Snapctl *s, uint32_t slot);
 
-/* query-snapctl, and a number of it */
+/* query-snapctl, and a number in its result */
 QDict *snapctl_query(Snapctl *s);
 uint64_t snapctl_counted(Snapctl *s, const char *what);
 
 /* A QMP command without arguments */
 void snapctl_qmp(Snapctl *s, const char *name);
 
-/* The status that query-status has */
+/* The status in query-status */
 void snapctl_expect_run_state(Snapctl *s, const char *state);
 
-/* The next SNAPCTL_COMPLETED; a pattern of its error if it has to have one */
+/* The next SNAPCTL_COMPLETED; @error is a pattern of its error, or NULL */
 void snapctl_expect_event(Snapctl *s, const char *action, uint32_t slot,
                           const char *tag, const char *error);
 
