@@ -1,5 +1,5 @@
 /*
- * A RAM block with a copy of it, in memory or in a file, to be restored
+ * A RAM block and its copy, in memory or in a file, for tests of restoring
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -31,7 +31,7 @@ void copy_scribble(uint8_t *page)
     page[g_test_rand_int_range(0, PAGE)] ^= g_test_rand_int_range(1, 256);
 }
 
-/* A copy of @host, by way of a file behind other blocks */
+/* A copy of @host in a file, behind other blocks */
 static RamCopy *in_file(uint8_t *host)
 {
     g_autofree char *path = g_dir_make_tmp("ram-reset-XXXXXX", NULL);
@@ -43,7 +43,7 @@ static RamCopy *in_file(uint8_t *host)
     int dir = open(path, O_RDONLY | O_DIRECTORY);
     RamCopy *t;
 
-    /* In parts, as it is looked for */
+    /* Store the copy in parts, as a search finds them */
     ram_copy_find_runs(host, 0, 2 * PAGE, PAGE, runs);
     ram_copy_find_runs(host, 2 * PAGE, LEN, PAGE, runs);
     template_file_add_block(f, "other", 3 * PAGE, none);

@@ -1,5 +1,5 @@
 /*
- * A RAM block with a copy of it, in memory or in a file, to be restored
+ * A RAM block and its copy, in memory or in a file, for tests of restoring
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,26 +11,26 @@
 
 #define PAGE  4096
 #define BITS  (8 * sizeof(unsigned long))
-/* The last word of a bitmap is in part of use */
+/* Only a part of the last word of a bitmap is used */
 #define PAGES (5 * BITS + 7)
 #define LEN   (PAGES * PAGE)
 
 typedef struct CopyFixture {
     RamCopy *t;
     uint8_t *host;
-    uint8_t *was;               /* what is kept */
+    uint8_t *was;               /* RAM when it was copied */
     unsigned long *dirty;
     unsigned turn;
 } CopyFixture;
 
-/* Every third page holds something, some of them only one byte */
+/* Each third page has data, some of these only one byte */
 void copy_setup(CopyFixture *f, gconstpointer by_file);
 void copy_teardown(CopyFixture *f, gconstpointer data);
 
-/* In two parts, whose border is anywhere */
+/* Copies in two parts with any border */
 RamCopyCounts copy_restore(CopyFixture *f, bool leave_zeros);
 
-/* A change to @page, which is dirty then */
+/* Changes @page, which becomes dirty */
 void copy_write(CopyFixture *f, size_t page);
 void copy_scribble(uint8_t *page);
 void copy_clean(CopyFixture *f);

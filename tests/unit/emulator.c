@@ -11,7 +11,7 @@ bool emulator_lacks(const char *lacks)
 {
     g_autofree char *why = g_strdup_printf("qemu-user lacks %s", lacks);
 
-    /* meson.build sets it */
+    /* meson.build sets the variable */
     if (!g_getenv("RAM_RESET_QEMU_USER")) {
         return false;
     }

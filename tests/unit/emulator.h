@@ -8,7 +8,7 @@
 #ifndef RAM_RESET_TEST_EMULATOR_H
 #define RAM_RESET_TEST_EMULATOR_H
 
-/* Skip the test that is running if it is so, and @lacks that is needed */
+/* Skip the running test under qemu-user, which lacks @lacks */
 bool emulator_lacks(const char *lacks);
 
 #endif

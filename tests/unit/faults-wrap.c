@@ -118,7 +118,7 @@ int faults_error(FaultKind kind)
     return kind == faults.kind ? faults.err : 0;
 }
 
-/* Whether this call is not to do its work; -1 or 0 is to be returned then */
+/* Whether this call must not do its work; it then returns -1 or 0 */
 static bool fires(FaultKind kind)
 {
     if (faults.on && kind == lacking) {
@@ -186,7 +186,7 @@ WRAP_INT(FAULT_UNLINK, unlink, (const char *path), (path))
 WRAP_INT(FAULT_UNLINKAT, unlinkat, (int dir, const char *path, int flags),
          (dir, path, flags))
 
-/* Linux closes it all the same */
+/* Linux closes the descriptor all the same */
 int __wrap_close(int fd)
 {
     if (!fires(FAULT_CLOSE)) {
@@ -275,7 +275,7 @@ off64_t __wrap_lseek64(int fd, off64_t offset, int whence)
     return fires(FAULT_LSEEK) ? -1 : __real_lseek64(fd, offset, whence);
 }
 
-/* Half of @len for one that is to be short, -1 for an error, else @len */
+/* Half of @len for a short call, -1 for an error, otherwise @len */
 static ssize_t allowed(FaultKind kind, size_t len)
 {
     if (!fires(kind)) {

@@ -8,13 +8,13 @@
 #include <dirent.h>
 #include "faults.h"
 
-/* More calls of a kind than any operation makes */
+/* More calls of a kind than any operation has */
 #define TOO_MANY 10000
 
-/* Kinds that any sweep has seen */
+/* The kinds of calls that any sweep has seen */
 static bool seen_kinds[FAULT_KINDS];
 
-/* A process's resources of the kernel, but for its heap and stack */
+/* The process's resources in the kernel, except for heap and stack */
 typedef struct Held {
     unsigned files;
     size_t mapped;
@@ -43,7 +43,7 @@ static Held held(void)
     return now;
 }
 
-/* The fault that is on its way, for a reader of a failure */
+/* The fault that is armed, for the message of a failure */
 static char where[200];
 
 void faults_wrong(const char *format, ...)
@@ -72,7 +72,7 @@ static void assert_held(Held before, const char *when)
     }
 }
 
-/* Whether the call has failed, or lied */
+/* Whether the call has failed, or has only reported success */
 static bool try(const FaultTest *test, const void *param, FaultKind kind,
                 unsigned nth, int err, FaultMode mode, bool *ok)
 {
@@ -109,15 +109,15 @@ typedef struct Row {
 } Row;
 
 /*
- * A machine that is emulated would take many minutes.  It has the first calls
- * tried and some of those that follow, by the first and last of their errors.
+ * An emulated machine would take many minutes.  It tries the first calls and
+ * some later ones, with the first and the last of their errors.
  */
 static bool fewer(void)
 {
     return g_getenv("RAM_RESET_FAULTS_FEWER");
 }
 
-/* Returns how many calls there are */
+/* Returns the number of calls */
 static unsigned sweep_calls(const FaultTest *test, const void *param,
                             FaultKind kind, int err, FaultMode mode, Row *row)
 {
@@ -152,7 +152,10 @@ static void sweep_kind(const char *name, const FaultTest *test,
             return;
         }
         row.calls = MAX(row.calls, calls);
-        /* A signal does not come for ever, nor is all of a file read by bits */
+        /*
+         * A signal does not come for ever, and not all reads of a file are
+         * short
+         */
         if (errors[i] != EINTR && errors[i] != FAULT_SHORT) {
             sweep_calls(test, param, kind, errors[i], FAULT_FROM_THEN_ON, &row);
         }
@@ -219,7 +222,7 @@ void faults_add_planted(const FaultPlanted *planted)
     g_test_add_data_func(path, planted, test_planted);
 }
 
-/* Else a call by another name would be passed over, and nothing be said */
+/* Otherwise a call by another name would be missed without a message */
 void faults_assert_seen(const FaultKind *seen)
 {
     for (; *seen != FAULT_KINDS; seen++) {
@@ -237,6 +240,6 @@ static void test_seen(gconstpointer data)
 
 void faults_add_seen(const FaultKind *seen)
 {
-    /* Another suite than theirs, which is run after it */
+    /* This suite runs after the suite of the sweeps */
     g_test_add_data_func("/faults-seen/all", seen, test_seen);
 }

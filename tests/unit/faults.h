@@ -9,10 +9,10 @@
 
 /*
  * The linker leads calls of the code under test to faults-wrap.c (--wrap),
- * which counts them kind by kind and has some fail.  A sweep does an operation
- * again and again: with the 1st call of a kind failing, the 2nd and so on until
- * no call is left to fail; each with each error that it may plausibly have, for
- * that call alone or for all from it on; and so kind by kind.
+ * which counts calls of each kind and lets some fail.  A sweep repeats an
+ * operation: the 1st call of a kind fails, then the 2nd, until no call is left
+ * to fail.  It uses each plausible error of the call, for this call alone or
+ * for all calls from it on.  It does so for each kind.
  */
 typedef enum FaultKind {
     FAULT_CLOSE, FAULT_DUP3, FAULT_FACCESSAT, FAULT_FALLOCATE, FAULT_FCNTL,
@@ -27,43 +27,43 @@ typedef enum FaultKind {
     FAULT_KINDS
 } FaultKind;
 
-/* No errno: half of what was asked for is read or written, and no more */
+/* No errno: only half of the requested bytes are read or written */
 #define FAULT_SHORT (-1)
 
 typedef enum FaultMode {
     FAULT_ONCE,
     FAULT_FROM_THEN_ON,
-    /* It does nothing, and says that it has: a bug that is planted */
+    /* The call does nothing but reports success: a planted bug */
     FAULT_LIE,
 } FaultMode;
 
 const char *fault_name(FaultKind kind);
 
-/* Errors that a call of @kind may have, up to a 0 */
+/* Errors that a call of @kind may have; 0 ends the list */
 const int *fault_errors(FaultKind kind);
 
-/* The @nth call of @kind from now on fails with @err; 0: none does */
+/* Let the @nth call of @kind from now on fail with @err; 0 for none */
 void faults_arm(FaultKind kind, unsigned nth, int err, FaultMode mode);
 
 /*
- * Calls are neither counted nor do they fail any more.  Mappings
- * that munmap() was not let unmap are unmapped.  Returns how many have failed.
+ * Stop counting calls and letting them fail.  Unmaps the mappings of failed
+ * calls of munmap().  Returns the number of calls that have failed.
  */
 unsigned faults_disarm(void);
 
 /*
- * Beside that each call of @kind fails while others are counted, as on a kernel
- * that does not have it; FAULT_KINDS: no more.
+ * Also let each call of @kind fail while others are counted, as on a kernel
+ * without it; FAULT_KINDS for none
  */
 void faults_lack(FaultKind kind);
 
-/* The error that has been armed for @kind, 0 if another kind has been */
+/* The error that is armed for @kind; 0 if another kind is armed */
 int faults_error(FaultKind kind);
 
 /*
- * An operation.  @setup: makes its state; @run: the operation, true if it says
- * that all went well; @check: asserts what must hold after it, @ok as by @run,
- * and lets go of what it has made; @teardown: the rest.
+ * An operation.  @setup makes its state.  @run does it, and returns true if it
+ * reports success.  @check gets this result as @ok, checks the state, and frees
+ * the product of the operation.  @teardown frees the rest.
  */
 typedef struct FaultTest {
     void *(*setup)(const void *param);
@@ -73,15 +73,14 @@ typedef struct FaultTest {
 } FaultTest;
 
 /*
- * Nothing may be left of a failed operation, and it must succeed when it is
- * done again without faults.  Prints what was done, and how it went.
+ * A failed operation must leave nothing, and must succeed when repeated without
+ * faults.  Prints the steps and their results.
  */
 void faults_sweep(const char *name, const FaultTest *test, const void *param);
 
 /*
- * A bug that is planted, to see that a sweep finds such: calls of @kind that do
- * nothing and say that they have.  The test program has to end then, and say
- * something that matches @says.
+ * Check that a sweep finds a planted bug: calls of @kind do nothing but report
+ * success.  The test program must then end with a message that matches @says.
  */
 typedef struct FaultPlanted {
     const char *name;
@@ -94,20 +93,24 @@ typedef struct FaultPlanted {
 /* Adds a test */
 void faults_add_planted(const FaultPlanted *planted);
 
-/* Say what is wrong, and after which fault, and end the program */
+/* Print the error and the fault before it, and end the program */
 G_NORETURN void faults_wrong(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
 /*
- * A new directory at @template, for mkdtemp(), to be freed; NULL if that fails.
- * Programs that planted bugs end have theirs in it, so all of it is removed.
+ * A new directory by @template, see mkdtemp(), owned by the caller; NULL if
+ * that fails.  Programs that a planted bug ends have their directories in it,
+ * so all of it is removed.
  */
 char *faults_make_dir(const char *template);
 void faults_remove_dir(char *dir);
 
-/* Fails unless sweeps have seen calls of each of @seen, up to FAULT_KINDS */
+/*
+ * Fails unless sweeps have seen calls of each kind of @seen, which FAULT_KINDS
+ * ends
+ */
 void faults_assert_seen(const FaultKind *seen);
 
-/* Adds a test of that, which comes after sweeps */
+/* Adds a test of that, which runs after all sweeps */
 void faults_add_seen(const FaultKind *seen);
 
 #endif

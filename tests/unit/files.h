@@ -12,10 +12,10 @@
 /* Frees *@err, whose text must have @part in it, and sets it to NULL */
 void assert_error(Error **err, const char *part);
 
-/* A process that does @act with @path, and lives until it is killed */
+/* Starts a process that does @act with @path, and lives until it is killed */
 pid_t child(void (*act)(const char *path), const char *path);
 
-/* Kill it */
+/* Kills this process */
 void end(pid_t pid);
 
 /* False with @errp set, and then @fd is -1 */
@@ -23,25 +23,25 @@ typedef bool Open(const char *path, int *fd, Error **errp);
 
 void assert_open_refused(Open *open, const char *path, const char *part);
 
-/* A descriptor, as there is nothing to refuse */
+/* Returns a descriptor; the open must not refuse the file */
 int opened(Open *open, const char *path);
 
 /*
- * Anything but a regular file is refused.  @link_dir: a folder for
- * symbolic links, not on hugetlbfs; @fifo: the message about a FIFO
+ * The open must refuse all but regular files.  @link_dir: a folder for symbolic
+ * links, not on hugetlbfs; @fifo: the message about a FIFO
  */
 void check_kinds(Open *open, const char *path, const char *link_dir,
                  const char *fifo);
 
-/* It has @size bytes, is for this user alone, and closed by exec() */
+/* The file has @size bytes, is for this user alone, and exec() closes it */
 void check_new_file(int fd, off_t size);
 
-/* How large this process may make files */
+/* Limits the size of files of this process */
 void limit_files(uint64_t bytes);
 
 typedef void PathTest(const char *path);
 
-/* @test with the path of a file in @in, which it may make */
+/* Calls @test with the path of a file in @in, which it may make */
 void run_with_file(const char *in, PathTest *test);
 
 #endif

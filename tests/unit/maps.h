@@ -11,7 +11,7 @@
 
 #define PAGES 64
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)
-/* The kernel's own size may be another */
+/* The default size of hugepages may differ */
 #define HUGE_FLAG (21 << MAP_HUGE_SHIFT)
 
 typedef enum {
@@ -21,7 +21,7 @@ typedef enum {
 /* The size of a page of this machine, in bytes */
 size_t base_size(void);
 
-/* NULL, and the test is skipped, if the host has no memory of that kind */
+/* Returns NULL and skips the test if the host has no memory of that kind */
 PrimMap *map_new(Kind kind);
 void map_free(PrimMap *map);
 

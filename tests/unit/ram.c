@@ -69,7 +69,7 @@ char *mount_hugetlbfs(const char *dir)
 
 void unmount_hugetlbfs(const char *path)
 {
-    umount(path);               /* does nothing to what is no mount */
+    umount(path);               /* has no effect if it is no mount */
     rmdir(path);
 }
 

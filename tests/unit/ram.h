@@ -10,7 +10,7 @@
 #include "system/ram-reset/prim/prim.h"
 
 #define HUGE_SIZE ((size_t)2 * 1024 * 1024)
-/* For memfd_create() and mmap(): the kernel's own size may be another */
+/* For memfd_create() and mmap(): the default size may differ */
 #define HUGE_FLAG (21 << MAP_HUGE_SHIFT)
 #define AROUND    (8 * HUGE_SIZE)
 
@@ -23,7 +23,7 @@ typedef struct Kind {
 #define NR_KINDS 7
 extern const Kind kinds[NR_KINDS];
 
-/* Within addresses that are set aside, as QEMU does it */
+/* Maps within reserved addresses, as QEMU does */
 typedef struct Ram {
     PrimMap map;
     uint64_t calls;
@@ -33,23 +33,26 @@ typedef struct Ram {
 /* The number that the file @name begins with, 0 if it cannot be read */
 uint64_t number_in(const char *name);
 
-/* Hugepages that nobody has, nor has reserved */
+/* Hugepages that are neither used nor reserved */
 uint64_t hugepages_to_spare(void);
 
-/* Whether so many are; the test is skipped if not */
+/* Whether so many are free; skips the test if not */
 bool may_use_hugepages(unsigned pages);
 
-/* The same, and whether @folder on hugetlbfs, or NULL, can have them */
+/*
+ * The same, and whether @folder on hugetlbfs, which may be NULL, can have them
+ */
 bool may_use_hugetlbfs(const char *folder, unsigned pages);
 
 /*
- * A hugetlbfs of 2 MiB pages, mounted below @dir in a mount namespace of ours,
- * so that it goes away with us.  Its path, to be freed; NULL if we may not.
+ * Mounts a hugetlbfs of 2 MiB pages below @dir in a mount namespace of the
+ * test, so it ends with the test.  Returns its path, owned by the caller; NULL
+ * if the test may not mount.
  */
 char *mount_hugetlbfs(const char *dir);
 void unmount_hugetlbfs(const char *path);
 
-/* False, and the test is skipped, if there are no hugepages for @kind */
+/* Returns false and skips the test if there are no hugepages for @kind */
 bool possible(const Kind *kind);
 
 /* @name, @flags: of the memfd */
@@ -58,7 +61,7 @@ void ram_free(Ram *ram);
 
 uint64_t ram_pages(const Ram *ram);
 
-/* Whether each byte is @value, of all or of one page */
+/* Whether each byte of all pages, or of one page, is @value */
 bool all_are(const Ram *ram, uint8_t value);
 bool ram_page_is(const Ram *ram, uint64_t page, uint8_t value);
 

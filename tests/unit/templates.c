@@ -91,7 +91,7 @@ TemplateBlock *block(const TemplateFile *f, unsigned i)
 void assert_content(const TemplateFile *f, unsigned i)
 {
     TemplateBlock *b = block(f, i);
-    /* Whole hugepages, where there are such */
+    /* Whole hugepages, if the host has any */
     uint64_t room = template_file_room(f, i);
     uint8_t *map = mmap(NULL, room, PROT_READ, MAP_SHARED | MAP_NORESERVE,
                         f->fd, b->offset);

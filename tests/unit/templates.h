@@ -16,12 +16,12 @@
 #define FUTURE   INT64_MAX
 
 extern char *path;
-extern int dir;                     /* it is open */
-extern uint8_t *host;               /* LEN bytes: each page has its number */
+extern int dir;                     /* descriptor of the directory */
+extern uint8_t *host;               /* LEN bytes; each page has its number */
 
 GArray *runs_of(const PrimRange *runs, unsigned nr);
 
-/* False with @errp set if it cannot be written, in the directory @at */
+/* Writes a template in the directory @at.  False with @errp set on error */
 bool write_as(int at, const char *identity, Error **errp);
 void make(int at, const char *identity);
 
@@ -30,13 +30,13 @@ void assert_refused(const char *identity, const char *part);
 void assert_absent(const char *identity);
 TemplateBlock *block(const TemplateFile *f, unsigned i);
 
-/* All that is in runs of block @i is there, all else reads zero */
+/* Checks that block @i has the data of its runs, and reads zero elsewhere */
 void assert_content(const TemplateFile *f, unsigned i);
 
-/* All of it is there, as it was made */
+/* Checks that all of the template is as it was made */
 void assert_whole(int at, const char *identity);
 
-/* To be freed */
+/* Owned by the caller */
 char *path_of(const char *identity);
 
 /* Removes the file of IDENTITY */

@@ -78,7 +78,7 @@ static MemoryCosts random_costs(GRand *rand)
     };
 }
 
-/* Against all ways to split a block; and no choice is far from the best */
+/* Compare with all ways to split a block; no choice is far from the best */
 static void test_split_is_the_best(void)
 {
     g_autoptr(GRand) rand = g_rand_new_with_seed(4);
@@ -111,9 +111,9 @@ static void test_split_is_the_best(void)
 }
 
 /*
- * Memory that is never used again: over any number of loads no more than twice
- * what the best would have been that knows the future, one load's testing, and
- * what another choice must save.
+ * For memory that is never used again, any number of loads cost at most twice
+ * the best choice in hindsight, plus one load's testing, plus the saving that
+ * another choice needs.
  */
 static void test_owed(void)
 {
@@ -145,13 +145,13 @@ static void test_owed(void)
                 chunks[i].wasted += CHUNK_PAGES;
             }
         }
-        /* Hardly any discard takes as long as testing 200 times */
+        /* Discarding rarely takes as long as testing 200 times */
         g_assert_true(discarding > 100 * testing ||
                       choice_of(&costs, &facts) != POLICY_CLEAR);
     }
 }
 
-/* Impossible choices are never made; clearing is left if all others are */
+/* An impossible choice is never made; clearing remains if all others are */
 static void test_refused(void)
 {
     g_autoptr(GRand) rand = g_rand_new_with_seed(5);

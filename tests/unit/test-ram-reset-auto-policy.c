@@ -11,7 +11,7 @@
 #define CHUNK_PAGES 512
 #define CHUNKS      512             /* 1 GiB */
 
-/* Pages of a chunk; the same for each, or another for the second half */
+/* Pages of a chunk, the same for each, or different in the second half */
 typedef struct Scene {
     const char *name;
     PolicyChunk first, second;
@@ -105,7 +105,7 @@ static void test_decision(const void *opaque)
     }
 }
 
-/* 1 page of 4 KiB in each of 3 chunks, with round numbers for costs */
+/* 1 page of 4 KiB in each of 3 chunks, and costs in round numbers */
 static void test_estimates(void)
 {
     static const PolicyChunk chunks[] = {
@@ -124,7 +124,7 @@ static void test_estimates(void)
     PolicyDecision d = policy_decide(&costs, &facts, discard);
     PolicyEstimate *e = d.estimates;
 
-    /* 4 tested, 2 cleared; 6 cleared; 3 that are not there */
+    /* 4 tested and 2 cleared; 6 cleared; 3 absent */
     g_assert_cmpfloat(e[POLICY_CLEAR].reset, ==, 4 * 1 + 8 * 3);
     g_assert_cmpfloat(e[POLICY_CLEAR].load, ==, 3 * 50);
     g_assert_cmpfloat(e[POLICY_CLEAR].guest, ==, 0);
@@ -161,7 +161,7 @@ static PolicyChoice choice_of(const MemoryCosts *costs,
     return policy_decide(costs, facts, discard).choice;
 }
 
-/* Estimates come near what loads take, and one of those says little */
+/* Estimates approach the times of loads; a single load has little weight */
 static void test_experience(void)
 {
     static const double truths[] = { 0.3, 1, 5 };
@@ -195,7 +195,7 @@ static void test_experience(void)
     g_assert_cmpfloat(policy_slower(1.0 / 8, 0), >=, 1.0 / 8);
 }
 
-/* A disturbed load turns no decision if there is next to nothing to do */
+/* A disturbed load changes no decision if there is little work */
 static void test_next_to_nothing(void)
 {
     PolicyChunk chunk = { .resident = CHUNK_PAGES, .stored = 31 };
@@ -216,7 +216,7 @@ static void test_next_to_nothing(void)
     g_assert_cmpint(choice_of(&costs, &facts), ==, POLICY_DISCARD);
 }
 
-/* Measurements of equals go to and fro, the decision must not */
+/* Times of equal choices vary, but the decision must not */
 static void test_equals(void)
 {
     PolicyChunk chunk = { .resident = CHUNK_PAGES, .stored = 1 };
@@ -242,7 +242,7 @@ static void test_equals(void)
     }
 }
 
-/* A guess of the pages' places is no reason to split */
+/* A guess of the places of pages is no reason to split */
 static void test_no_split_by_guess(void)
 {
     HostCosts costs = host_costs_load("thp");

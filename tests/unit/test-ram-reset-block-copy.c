@@ -1,5 +1,5 @@
 /*
- * Unit tests for going back to what a RAM block was
+ * Unit tests for restoring a RAM block
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -90,7 +90,7 @@ static void test_leave_zeros(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     g_assert_cmpint(memcmp(f->host, f->was, LEN), ==, 0);
 }
 
-/* Untracked pages are reported as dirty, written to or not */
+/* The log reports untracked pages as dirty, written to or not */
 static void test_hot(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     const size_t untracked = BITS + 3, once = BITS + 4;
@@ -108,7 +108,7 @@ static void test_hot(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
                         ==, load > 0);
         g_assert_false(bit_is_set(ram_copy_untracked(f->t), once));
     }
-    /* Written to no more */
+    /* The guest writes to no page any more */
     copy_clean(f);
     bit_set(f->dirty, untracked);
     for (load = 0;
@@ -117,12 +117,12 @@ static void test_hot(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     }
     g_assert_false(bit_is_set(ram_copy_untracked(f->t), untracked));
     g_assert_cmpuint(stale, ==, 1);
-    /* Dirty once more, since it was not protected: that makes none untracked */
+    /* Dirty once more, since it was not protected: no page becomes untracked */
     copy_restore(f, false);
     g_assert_false(bit_is_set(ram_copy_untracked(f->t), untracked));
 }
 
-/* An accelerator that tracks untracked pages, too, does not report them then */
+/* An accelerator that also tracks untracked pages does not report them then */
 static void test_hot_not_dirty(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
 {
     for (unsigned load = 0; load < 3; load++) {
@@ -157,7 +157,7 @@ static void test_compare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     ram_copy_compare(f->t, f->host, NULL, 0, words, NULL, &counts);
     g_assert_cmpuint(counts.dirty, ==, 3);
 
-    /* The copy and the memory are compared; nothing else is looked at */
+    /* The comparison reads only the copy and the memory */
     bit_set(f->dirty, 1);
     copy_scribble(f->host + PAGE);
     copy_scribble(f->host + 2 * PAGE);
@@ -171,7 +171,7 @@ static void test_compare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
 }
 
 /* Holes stay holes */
-/* Bytes of mappings that are not part of a core dump, as only the copy is */
+/* Bytes of mappings that core dumps exclude: only those of the copy */
 static uint64_t resident(void)
 {
     g_autofree char *smaps = NULL;
@@ -191,7 +191,7 @@ static uint64_t resident(void)
     return sum;
 }
 
-/* The host's pages that have any of what is stored: each third */
+/* Host pages with stored data: each third */
 static uint64_t pages_stored(void)
 {
     size_t host = getauxval(AT_PAGESZ), last = SIZE_MAX;

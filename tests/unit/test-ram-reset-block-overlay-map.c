@@ -56,7 +56,7 @@ static void assert_known_as(const void *host, const bool *bits)
                     should->data, should->len * sizeof(PrimRange));
 }
 
-/* Beside another block, the same as a bit for each byte */
+/* Compare a block beside another one with a bit for each byte */
 static void test_random(void)
 {
     char host, other;
@@ -116,7 +116,7 @@ static void test_refused(void)
     g_assert_cmpint(overlay_map_cut(&host, NULL, 0, 1, 9, fails,
                                     &error), ==, -ENOSPC);
     assert_known_as(&host, bits);
-    /* The one that has failed counts */
+    /* The failed unmap counts */
     g_assert_cmpint(overlay_map_cut(&host, NULL, 0, 1, 1, made, &calls),
                     ==, -ENOMEM);
     g_assert_cmpuint(calls, ==, 0);
@@ -162,7 +162,7 @@ static void *ask(void *opaque)
     return NULL;
 }
 
-/* Gives the asker all the time that it would take if it did not wait */
+/* Gives the other thread enough time to show that it does not wait */
 static int made_while_asked(void *opaque)
 {
     Asker *asker = opaque;
@@ -176,7 +176,7 @@ static int made_while_asked(void *opaque)
     return 0;
 }
 
-/* Runs are not looked at while a discard in another thread changes them */
+/* Nobody reads runs while a discard in another thread changes them */
 static void test_asked_while_discarding(void)
 {
     PrimRange run = { 0, 3 };

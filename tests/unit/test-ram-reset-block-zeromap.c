@@ -71,7 +71,7 @@ static void test_empty_map(void)
     zeromap_free(map);
 }
 
-/* Against one bool a page, with byte ranges at random */
+/* Compare random byte ranges with a bool for each page */
 static void test_random_against_a_model(void)
 {
     const unsigned pages = 333;
@@ -126,7 +126,7 @@ static void test_random_against_a_model(void)
     zeromap_free(map);
 }
 
-/* How many of @max pages from @first on are @known, one at a time */
+/* Number of the @max pages from @first on that are @known, page by page */
 static unsigned naive(const bool *model, unsigned pages, unsigned first,
                       unsigned max, bool known)
 {
@@ -150,7 +150,7 @@ static void check_each_run_and_gap(const ZeroMap *map, const bool *model,
                              naive(model, pages, first, max, true));
             g_assert_cmpuint(gap, ==, PAGE *
                              naive(model, pages, first, max, false));
-            /* A run or a gap begins here, never both */
+            /* Either a run or a gap begins here */
             g_assert_true(max ? !run != !gap : !run && !gap);
             g_assert_true(!run || zeromap_known(map, first * PAGE, run));
         }
@@ -164,11 +164,11 @@ static void test_every_run_and_gap(void)
 
     for (unsigned i = 0; i < 10 * G_N_ELEMENTS(sizes); i++) {
         unsigned pages = sizes[i % G_N_ELEMENTS(sizes)];
-        /* Bytes after the last whole page are beyond the map */
+        /* The map excludes bytes after the last whole page */
         ZeroMap *map = zeromap_new(pages * PAGE + (i % 2) * 100, BITS);
         bool model[129] = { false };
 
-        /* From long runs to single pages, and none or all */
+        /* Long runs, single pages, no page and all pages */
         for (unsigned j = 0; j < pages; j++) {
             model[j] = j && g_rand_int_range(rand, 0, 10) < (int)i % 10
                        ? model[j - 1] : g_rand_int_range(rand, 0, 19) < (int)i;
@@ -182,7 +182,7 @@ static void test_every_run_and_gap(void)
     g_rand_free(rand);
 }
 
-/* Run and gap in turn lead through the whole map, and no further than asked */
+/* Alternating runs and gaps pass the whole map, up to the limit */
 static void test_runs_and_gaps_take_turns(void)
 {
     ZeroMap *map = zeromap_new(1000 * PAGE, BITS);

@@ -12,12 +12,12 @@
 #include "faults.h"
 #include "ram.h"
 
-/* Folders of files; @huge: on hugetlbfs, or NULL */
+/* Folders for files; @huge: on hugetlbfs, or NULL */
 static char *plain, *huge;
 
 /*
- * @file: of RAM, or its record; @fd: it is open; @second: QEMU's own
- * descriptor; @notice: of hugefile_file_notice()
+ * @file: the file of RAM, or its record; @fd: its descriptor; @second: QEMU's
+ * own descriptor; @notice: from hugefile_file_notice()
  */
 typedef struct State {
     char *file;
@@ -43,7 +43,7 @@ static void teardown(void *opaque)
     g_free(s);
 }
 
-/* A hugepage file, as it is taken by one QEMU after the other */
+/* A hugepage file that one QEMU after the other claims */
 
 static void *setup_ram(const void *in)
 {
@@ -66,7 +66,7 @@ static bool run_create(void *opaque)
            hugefile_file_reserve(s->fd, 2 * HUGE_SIZE, HUGE_SIZE, NULL);
 }
 
-/* An empty file that nobody could lock may be left here, too */
+/* An empty file that nobody could lock may remain, too */
 static void check_create(void *opaque, bool ok)
 {
     State *s = opaque;
@@ -92,7 +92,7 @@ static void *setup_left_over(const void *in)
     return s;
 }
 
-/* As hugefile/claim.c and hugefile.c do it; by @second QEMU has it mapped */
+/* As in hugefile/claim.c and hugefile.c; QEMU has mapped the file by @second */
 static bool run_take(void *opaque)
 {
     State *s = opaque;
@@ -120,7 +120,7 @@ static bool run_take(void *opaque)
     return ok && trusted_file_is_ours_alone(s->second, true);
 }
 
-/* The owner of the file says so, and it can be taken afterwards */
+/* The owner of the file releases it, and another can claim it afterwards */
 static void check_take(void *opaque, bool ok)
 {
     State *s = opaque;
@@ -170,7 +170,7 @@ static void assert_record(const HugeRecord *rec, bool in_use)
     }
 }
 
-/* Half a record is none; to have none is safe */
+/* Half a record is no record, which is safe */
 static void check_record(void *opaque, bool ok)
 {
     State *s = opaque;

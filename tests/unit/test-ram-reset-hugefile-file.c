@@ -129,7 +129,7 @@ static uint64_t pool(const char *what)
            ? g_ascii_strtoull(text, NULL, 10) : 0;
 }
 
-/* False if the pool's figures are not what they should be: try again */
+/* False if the pool has unexpected figures: try again */
 static bool reserve(const char *path, uint64_t pages, uint64_t expected)
 {
     g_autofree char *part = g_strdup_printf("%" G_GUINT64_FORMAT " hugepages "
@@ -220,7 +220,7 @@ static void test_ram_noticed(const char *path)
     int fd = new_ram(path, 1);
     int notice = hugefile_file_notice(fd);
 
-    /* Our own close does not count, and neither does that of a reader */
+    /* A close by this process or by a reader does not count */
     close(fd);
     end(child(read_it, path));
     g_assert_false(hugefile_file_was_closed(notice));
@@ -231,7 +231,7 @@ static void test_ram_noticed(const char *path)
     close(fd);
 }
 
-/* NULL if there is none with 2 MiB pages to which we may write */
+/* NULL if there is no writable one with 2 MiB pages */
 static char *mounted_dir(void)
 {
     FILE *mounts = setmntent("/proc/mounts", "r");

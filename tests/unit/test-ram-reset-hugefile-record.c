@@ -19,7 +19,7 @@ static const char *const fields[][2] = {
 
 static char *dir;
 
-/* A record with a checksum that fits; @value NULL: without @key */
+/* A record with a valid checksum; without @key if @value is NULL */
 static char *record_with(const char *key, const char *value)
 {
     GString *s = g_string_new("[hugefile]\n");
@@ -45,7 +45,7 @@ static int file_with(const char *text, gsize len)
     return fd;
 }
 
-/* Text that is no record is refused, with the reason */
+/* Text that is no record is refused with the reason */
 static void assert_no_record(const char *text, gsize len, const char *part)
 {
     HugeRecord rec = { .pid = 1, .boot_id = g_strdup("old") };
@@ -151,7 +151,7 @@ static void test_nonsense(void)
         { "dirty", "1--2" }, { "dirty", "0x1-0x2" }, { "dirty", "+1-2" },
         { "dirty", "1-18446744073709551617" }, { "dirty", "1 -2" },
         { "dirty", "18446744073709551616-18446744073709551617" },
-        /* Each page is named once: else a long list costs hours */
+        /* The list names each page once; otherwise a long list costs hours */
         { "dirty", "0-9,0-9" }, { "dirty", "2-4,4-5" }, { "dirty", "5-6,1-2" },
     };
     g_autoptr(GString) lines = g_string_new("0-1");
@@ -234,7 +234,7 @@ static void test_state_lock(const char *path)
     close(fd);
 }
 
-/* An error, no SIGXFSZ */
+/* The result is an error, not SIGXFSZ */
 static void test_state_limited(const char *path)
 {
     unsigned long dirty = 1;

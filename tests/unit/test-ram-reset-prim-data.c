@@ -1,5 +1,5 @@
 /*
- * Unit tests for system/ram-reset/prim/memory.c: which pages have data
+ * Unit tests for system/ram-reset/prim/memory.c: finding pages with data
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -11,7 +11,7 @@
 #include "maps.h"
 #include "wrap.h"
 
-/* PAGEMAP_SCAN is missing, or we have it so */
+/* PAGEMAP_SCAN is missing, or the test hides it */
 static bool no_pagemap_scan;
 
 int __wrap_ioctl(int fd, unsigned long request, void *arg)
@@ -64,14 +64,14 @@ static Found find(const PrimMap *map, size_t from, size_t to)
     return found;
 }
 
-/* How many system calls that takes, for @asked pages of @map */
+/* Number of system calls for @asked pages of @map */
 static uint64_t calls_to_find(Kind kind, const PrimMap *map, unsigned asked,
                               const Found *found)
 {
     unsigned seeks;
 
     switch ((int)kind) {
-    case MEMFD:                     /* two lseek, and one that finds no more */
+    case MEMFD:                     /* two lseek, one finds no more */
         seeks = 2 * found->ranges + (found->cut == found->ranges);
         if (asked < PAGES) {
             return seeks;
@@ -92,7 +92,7 @@ static uint64_t calls_to_find(Kind kind, const PrimMap *map, unsigned asked,
     }
 }
 
-/* Every page that was written must be found, whatever the query's bounds */
+/* A query with any bounds must find each written page */
 static void test_data(gconstpointer data)
 {
     Kind kind = GPOINTER_TO_INT(data);
@@ -118,7 +118,7 @@ static void test_data(gconstpointer data)
         found = find(map, from, to);
         for (size_t i = from; i < to; i++) {
             g_assert_true(found.pages[i] || !written[i]);
-            /* Nothing else is reported if the kernel can tell */
+            /* No other page is reported if the kernel can distinguish them */
             g_assert_true(found.pages[i] == written[i] ||
                           !(kind & HUGE || kind == ANON || kind == MEMFD));
         }
@@ -143,7 +143,7 @@ static void test_data_without_scan(gconstpointer data)
     no_pagemap_scan = had;
 }
 
-/* The file has more pages than our page table after others have written */
+/* The file has more pages than the page table after others have written */
 static void test_data_of_others(void)
 {
     PrimMap *map = map_new(MEMFD);
@@ -155,14 +155,14 @@ static void test_data_of_others(void)
         found = find(map, 0, PAGES);
         g_assert_true(found.pages[5] && found.pages[40]);
         g_assert_cmpuint(found.ranges, ==, 2);
-        /* Now it has them all: a read has found the page */
+        /* The page table has all pages: a read has added them */
         g_assert_cmpuint(found.calls, ==, no_pagemap_scan || !i ? 4 + 5 : 4);
         g_assert_cmpint(map->host[40 * base_size()], ==, 'x');
     }
     map_free(map);
 }
 
-/* As many ranges as take several calls, and bounds inside of a page */
+/* Ranges for several calls, and bounds inside a page */
 static void test_data_many_ranges(void)
 {
     size_t pages = 10000, base = base_size(), wanted = 0, start = base / 2;
@@ -181,7 +181,10 @@ static void test_data_many_ranges(void)
     madvise(map.host, map.len, MADV_NOHUGEPAGE);
     for (size_t i = 0; i < pages; i += 2) {
         map.host[i * base] = 1;
-        /* A page that has only been read is none, if the kernel can tell */
+        /*
+         * A page that was only read has no data, if the kernel can distinguish
+         * it
+         */
         if (!no_pagemap_scan && i % 7 == 0) {
             g_assert_cmpint(map.host[(i + 1) * base], ==, 0);
         }
@@ -202,7 +205,7 @@ static void test_data_many_ranges(void)
     munmap(map.host, map.len);
 }
 
-/* mincore() tells a user who may not write to the file that all is there */
+/* mincore() reports all pages as present to a user without write access */
 static void test_data_after_setuid(void)
 {
     PrimMap *map = map_new(MEMFD | HUGE);
@@ -231,7 +234,7 @@ static void test_data_after_setuid(void)
     map_free(map);
 }
 
-/* lseek() is a success there, and always says 0 */
+/* lseek() succeeds there, and always returns 0 */
 static void test_data_of_a_character_device_ends(void)
 {
     size_t page = base_size();
@@ -255,7 +258,7 @@ static void test_data_of_a_character_device_ends(void)
     close(map.fd);
 }
 
-/* A page of another process is in the file, but not in our page table */
+/* A page of another process is in the file, but not in the page table */
 static void test_data_finds_hugepages_of_others(void)
 {
     PrimMap *map = map_new(MEMFD | HUGE);
@@ -272,7 +275,7 @@ static void test_data_finds_hugepages_of_others(void)
     map->host[0] = 1;
     found = find(map, 1, 4);
     g_assert_true(!found.pages[1] && found.pages[2] && !found.pages[3]);
-    /* A file without holes is all data, and nothing else has to be asked */
+    /* A file without holes has only data, and needs no other call */
     memset(other, 1, map->len);
     found = find(map, 1, 4);
     g_assert_true(found.pages[1] && found.pages[2] && found.pages[3]);
@@ -285,11 +288,11 @@ static void test_data_finds_hugepages_of_others(void)
     map_free(map);
 }
 
-/* More than one call of mincore() tells of */
+/* More pages than one call of mincore() reports */
 static void test_data_of_many_hugepages(void)
 {
     PrimDataIter it;
-    /* Hugepages in the result of a call: it has a byte for each base page */
+    /* Hugepages in the result of a call, which has a byte for each base page */
     unsigned each = sizeof(it.buf) * base_size() / HUGE_SIZE;
     unsigned nr = each + 6, n = 0;
     unsigned expected[][2] = { { 0, 1 }, { each - 2, each + 1 },

@@ -14,7 +14,7 @@
 #define OLD 0xa5
 #define NEW 0x5a
 
-/* @covered: of the pages, what a walk has found */
+/* @covered: the pages that a walk has found */
 typedef struct State {
     Ram *ram;
     bool *covered;
@@ -81,7 +81,7 @@ static void check_zero(void *opaque, bool ok)
     assert_pages(opaque, 0, ok ? 0 : OLD);
 }
 
-/* The file must be what is mapped, or it would be asked where data lies */
+/* The mapping must be of the file, which is searched for data */
 static void check_fresh(void *opaque, bool ok)
 {
     State *s = opaque;
@@ -114,7 +114,7 @@ static void *setup_policy(const void *kind)
     return s;
 }
 
-/* There is a policy to lose: without leave to ask, nobody has set one */
+/* There may be a policy to lose; if it cannot be read, nobody has set one */
 static void check_policy(const State *s)
 {
     int err = faults_error(FAULT_SYSCALL), mode = -1;
@@ -154,14 +154,14 @@ static bool run_fresh(void *opaque)
     return ret == 0;
 }
 
-/* A process that may not call mincore() cannot know that nothing is mapped */
+/* Without mincore(), a process cannot know that nothing is mapped */
 static void *setup_no_mincore(const void *kind)
 {
     faults_lack(FAULT_MINCORE);
     return setup_full(kind);
 }
 
-/* Pages here and there; what has none must not be looked at by reading it */
+/* Some pages are present; the others must not be read */
 static void *setup_sparse(const void *kind)
 {
     State *s = state_new(kind);
@@ -173,7 +173,7 @@ static void *setup_sparse(const void *kind)
     return s;
 }
 
-/* By a write() that our page table does not know of */
+/* Written by write(), which does not change the page table */
 static void *setup_written(const void *kind)
 {
     State *s = state_new(kind);
@@ -273,7 +273,7 @@ static void add(const char *name, const FaultTest *test, const Kind *kind)
     g_test_add_data_func(path, s, sweep);
 }
 
-/* By pages of 4 KiB: anonymous, and a memfd */
+/* Pages of 4 KiB, anonymous and of a memfd */
 static const FaultPlanted planted[] = {
     { "not-discarded", &discard, &kinds[0], FAULT_MADVISE, "*wrong byte*" },
     { "not-punched", &discard, &kinds[2], FAULT_FALLOCATE, "*wrong byte*" },

@@ -1,5 +1,5 @@
 /*
- * Unit tests for what system/ram-reset/prim/memory.c puts in RAM's place
+ * Unit tests for fresh memory of system/ram-reset/prim/memory.c
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -24,7 +24,7 @@ static void swap(Ram *ram)
     g_assert_cmpint(prim_fresh_swap(&ram->map, &fresh), ==, 0);
 }
 
-/* Takes no memory, which might be mapped for it */
+/* Allocates no memory, since that might map some */
 static unsigned mappings(void)
 {
     int fd = open("/proc/self/maps", O_RDONLY);
@@ -51,7 +51,7 @@ typedef struct Test {
     const Kind *kind;
 } Test;
 
-/* No memory and no file is left of the old, nor of what has failed */
+/* Neither the old memory nor a failed attempt leaves memory or files */
 static void run(gconstpointer data)
 {
     const Test *t = data;
@@ -214,18 +214,18 @@ static void test_limits(Ram *ram)
     if (ram->map.fd >= 0) {
         g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_NOFILE, 0), ==,
                         -EMFILE);
-        /* The call fails, and there is no SIGXFSZ */
+        /* The call fails without SIGXFSZ */
         g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_FSIZE, 0), ==,
                         -EFBIG);
         g_assert_true(all_are(ram, 0xa5));
     }
     g_assert_cmpint(fresh_map_limited(&ram->map, RLIMIT_AS, 1), ==, -ENOMEM);
-    /* The kernel does not tell this from a pool without hugepages */
+    /* The kernel reports the same error for a pool without hugepages */
     g_assert_true(all_are(ram, 0xa5) ||
                   (ram->map.page_size == HUGE_SIZE && all_are(ram, 0)));
 }
 
-/* mremap() is refused where there are too many mappings already */
+/* mremap() fails if there are too many mappings already */
 static void test_too_many_mappings(Ram *ram)
 {
     size_t page = getauxval(AT_PAGESZ), at = 0;
@@ -261,7 +261,7 @@ static void assert_pages(const uint8_t *host, unsigned from, unsigned to,
     }
 }
 
-/* Parts of anonymous memory are a file's, then nobody's */
+/* Parts of anonymous memory are mapped from a file, then unmapped */
 static void test_overlay(Ram *ram)
 {
     size_t page = ram->map.page_size;
@@ -287,16 +287,16 @@ static void test_overlay(Ram *ram)
     assert_pages(ram->map.host, 0, 2, 0x77);
     assert_pages(ram->map.host, 2, 8, 0);
     assert_pages(ram->map.host, 8, 64, 0x77);
-    /* Memory that is discarded there reads zero as well */
+    /* Memory that is discarded there also reads zero */
     g_assert_cmpint(madvise(ram->map.host + part.start, part.len,
                             MADV_DONTNEED), ==, 0);
     assert_pages(ram->map.host, 2, 8, 0);
     close(fd);
-    /* As one mapping again */
+    /* Memory is one mapping again */
     swap(ram);
 }
 
-/* A refusal takes nothing away */
+/* A refusal changes nothing */
 static void test_overlay_refused(Ram *ram)
 {
     const PrimRange part = { 0, ram->map.page_size };
@@ -310,7 +310,7 @@ static void test_overlay_refused(Ram *ram)
     close(pipes[1]);
 }
 
-/* False if the pool does not end as it began, for which see the caller */
+/* False if the pool has changed at the end, see the caller */
 static bool swap_in_a_full_pool(unsigned used)
 {
     uint64_t spare = hugepages_to_spare(), held;

@@ -11,7 +11,7 @@
 #define OLD 0xa5
 #define NEW 0x5a
 
-/* @ranges of @ram: to be mapped from @file */
+/* @ranges of @ram are mapped from @file */
 typedef struct State {
     Ram *ram;
     int file;

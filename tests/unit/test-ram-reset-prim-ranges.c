@@ -29,7 +29,7 @@ static void test_add(void)
     prim_ranges_add(ranges, 20, 30, 0);
     prim_ranges_add(ranges, 12, 15, 0);
     prim_ranges_add(ranges, 31, 35, 0);
-    /* What begins before the last one is a range of its own */
+    /* A range that begins before the last one is not joined */
     prim_ranges_add(ranges, 0, 5, 0);
     prim_ranges_add(ranges, 8, 30, 2);
     expect(ranges, joined, 4);

@@ -10,7 +10,7 @@
 
 #define OTHER 12
 
-/* As the callers have them */
+/* The masks of the callers */
 #define TEMPLATE      TRUST_LINKS
 #define UNFINISHED    0
 #define RECORD        0
@@ -76,7 +76,7 @@ static void test_owner(void)
     }
 }
 
-/* Root's are ours where QEMU is root */
+/* Files of root are QEMU's own if QEMU is root */
 static void test_root(void)
 {
     const char *says = "belongs to user 0, not to 12 that QEMU runs as";
@@ -96,7 +96,7 @@ static void test_root(void)
     g_assert_cmpint(seteuid(0), ==, 0);
 }
 
-/* Each bit that lets others do something, in a file and in a directory */
+/* Each permission of others, for a file and for a directory */
 static void test_mode(void)
 {
     for (unsigned bits = 0; bits < 01000; bits++) {
@@ -111,7 +111,7 @@ static void test_mode(void)
         check(STATE_DIR, S_IFDIR | S_ISVTX | bits, geteuid(), 2, unwritable);
         check(TEMPLATE_DIR, S_IFDIR | bits, geteuid(), 2, unwritable);
         check(TEMPLATE_DIR, S_IFDIR | S_ISVTX | bits, geteuid(), 2, NULL);
-        /* The sticky bit of a file does not mean what a directory's does */
+        /* The sticky bit of a file has another meaning than a directory's */
         check(TRUST_STICKY, S_IFREG | S_ISVTX | bits, geteuid(), 1, private);
         check(TRUST_STICKY | TRUST_READERS, S_IFREG | S_ISVTX | bits,
               geteuid(), 1, unwritable);
@@ -190,7 +190,7 @@ static void test_open(void)
     close(fd);
     assert_not_opened(link, O_RDONLY, "it is a symbolic link");
     unlink(file);
-    /* Nobody has its other end open */
+    /* Nobody has opened the other end */
     g_assert_cmpint(mkfifo(file, 0600), ==, 0);
     fd = trusted_file_open(AT_FDCWD, file, O_RDONLY);
     g_assert_cmpint(fd, >=, 0);

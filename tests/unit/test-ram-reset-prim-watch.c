@@ -60,7 +60,7 @@ static void tear_down(Fixture *f, const void *kind)
     munmap(f->mem, PAGES * f->page);
 }
 
-/* How many pages of [@from, @to) have been written to, see @seen; or -errno */
+/* Number of pages of [@from, @to) that were written to, see @seen; or -errno */
 static int look(Fixture *f, size_t from, size_t to)
 {
     uintptr_t host = (uintptr_t)f->mem, start, end, last = 0;
@@ -121,7 +121,7 @@ static void test_reading_is_not_writing(Fixture *f, const void *kind)
     g_assert_cmpint(look_at_all(f), ==, 1);
 }
 
-/* More ranges than one look of the kernel's gives */
+/* More ranges than one call of the kernel returns */
 static void test_many(Fixture *f, const void *kind)
 {
     for (int turn = 0; turn < 3; turn++) {
@@ -156,7 +156,7 @@ static void test_anew(Fixture *f, const void *kind)
     g_assert_true(f->seen[6]);
 }
 
-/* Written, not clean */
+/* The pages are written to, not clean */
 static void test_other_memory_in_its_place(Fixture *f, const void *kind)
 {
     g_assert_true(mmap(f->mem + 8 * f->page, f->page, PROT_READ | PROT_WRITE,
@@ -195,7 +195,7 @@ static void test_belongs_to_one(Fixture *f, const void *kind)
     g_assert_cmpint(look(f, 0, 1), ==, 0);
 }
 
-/* As memory is that is mapped from a template */
+/* Like memory that is mapped from a template */
 static void test_private_file(void)
 {
     g_autofree char *name = NULL;

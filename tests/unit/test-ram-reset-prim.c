@@ -25,7 +25,7 @@ static void test_backing(void)
         { MEMFD, PRIM_SHARED_FILE },
         { MEMFD_PRIVATE, PRIM_PRIVATE_ZERO },
         { SHARED_ANON, PRIM_SHARED_OTHER },
-        /* Empty, but on a disk: its block count proves nothing */
+        /* An empty file on a disk: its block count proves nothing */
         { FILE_PRIVATE, PRIM_PRIVATE_FILE },
     };
 
@@ -47,8 +47,8 @@ static void test_backing_memfd_with_data(void)
 }
 
 /*
- * A fault in a private mapping of tmpfs puts a page into the file as well,
- * which looks just like a page that somebody has written.
+ * A fault in a private mapping of tmpfs also adds a page to the file, which
+ * looks like a written page
  */
 static void test_backing_memfd_private_once_touched(void)
 {

@@ -1,5 +1,5 @@
 /*
- * Whether to track what the guest writes, or to compare all
+ * The choice between tracking writes and comparing all pages
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -9,7 +9,7 @@
 
 #define MS 1e6
 
-/* Returns how many loads it takes until the choice is @compare */
+/* Returns the number of loads until the choice is @compare */
 static unsigned loads_until(RewindChoice *c, bool compare, double faults,
                             double comparing)
 {
@@ -32,7 +32,7 @@ static void assert_stays(RewindChoice *c, double faults, double comparing)
     }
 }
 
-/* A few hundred pages are not worth a thought */
+/* A few hundred pages do not change the choice */
 static void test_few(void)
 {
     RewindChoice c = { 0 };
@@ -42,7 +42,9 @@ static void test_few(void)
     assert_stays(&c, 1 * MS, 0.001 * MS);
 }
 
-/* Pages that are written to time after time go untracked before a decision */
+/*
+ * Pages that are written to load after load become untracked before a decision
+ */
 static void test_learns_first(void)
 {
     RewindChoice c = { 0 };
@@ -72,7 +74,7 @@ static void test_close(void)
     assert_stays(&c, 55 * MS, 50 * MS);
 }
 
-/* A quiet load does not count, but many do: as much as was spared by it */
+/* One quiet load changes nothing; many do, when their savings have added up */
 static void test_comes_back(void)
 {
     RewindChoice c = { 0 };

@@ -49,11 +49,11 @@ static void test_room(void)
     used_at("d", 40);
     g_assert_true(make_room(dir, 5 * one, one, FUTURE, &err));
     g_assert_cmpuint(template_dir_size(dir), ==, 4 * one);
-    /* The one used longest ago that nobody uses */
+    /* The template that was used longest ago, and is not in use */
     g_assert_true(make_room(dir, 4 * one, one, FUTURE, &err));
     assert_absent("c");
     g_assert_cmpuint(template_dir_size(dir), ==, 3 * one);
-    /* b and d have to go, but d has been used lately */
+    /* b and d must be removed, but d has been used lately */
     g_assert_false(make_room(dir, 2 * one, one, 35, &err));
     assert_error(&err, "used lately");
     assert_absent("b");
@@ -68,7 +68,7 @@ static void test_room(void)
     g_assert_cmpuint(template_dir_size(dir), ==, 0);
 }
 
-/* Others' stay, whenever they have been used */
+/* Templates of others stay, whenever they were used */
 static void test_room_among_own(void)
 {
     g_autoptr(GHashTable) own = g_hash_table_new_full(g_str_hash, g_str_equal,
@@ -104,7 +104,7 @@ static void test_room_among_own(void)
     template_dir_remove(dir, "b");
 }
 
-/* The template of a deleted snapshot goes if nobody else needs it */
+/* The template of a deleted snapshot is removed if nobody else needs it */
 static void test_retired(void)
 {
     TemplateFile *ours, *theirs;
@@ -120,13 +120,15 @@ static void test_retired(void)
     ours = open_made(dir, IDENTITY);
     g_assert_false(template_dir_retire(dir, IDENTITY, ours->fd));
     template_file_free(theirs);
-    /* We still have it locked, against somebody who would do the same */
+    /*
+     * This process still has it locked, against another that would do the same
+     */
     g_assert_false(template_dir_retire(dir, IDENTITY, -1));
     assert_whole(dir, IDENTITY);
     g_assert_true(template_dir_retire(dir, IDENTITY, ours->fd));
     assert_absent(IDENTITY);
     assert_content(ours, 0);
-    /* By now the name is another file's, or never was this one's */
+    /* The name belongs to another file by now, or always did */
     make(dir, IDENTITY);
     g_assert_true(template_dir_retire(dir, IDENTITY, ours->fd));
     assert_whole(dir, "snapshot 2");

@@ -17,14 +17,14 @@
 #define OTHERS   "another snapshot"
 #define NOTE     77
 
-/* Folders of files; @huge: on hugetlbfs, or NULL */
+/* Folders for files; @huge: on hugetlbfs, or NULL */
 static char *plain, *huge;
 
 static uint8_t content[LEN];
 
 /*
- * @dir: of templates; @host: RAM; @had_one: there was a template already;
- * @limit: bytes that all templates may have
+ * @dir: directory of templates; @host: RAM; @had_one: there was a template
+ * already; @limit: largest size of all templates in bytes
  */
 typedef struct State {
     char *path;
@@ -67,7 +67,7 @@ static bool write_as(const State *s, const char *identity, int64_t note)
     return ok;
 }
 
-/* Bytes in the directory, other than in @but */
+/* Bytes in the directory, except for @but */
 static uint64_t left_over(const State *s, const char *but)
 {
     GDir *d = g_dir_open(s->path, 0, NULL);
@@ -141,7 +141,7 @@ static void assert_restored(const uint8_t *host)
     }
 }
 
-/* RAM as the template has it; false if there is none */
+/* Loads RAM from the template; false if there is none */
 static bool restore(State *s)
 {
     TemplateFile *f;
@@ -160,8 +160,8 @@ static bool restore(State *s)
 }
 
 /*
- * It is there in full, or not at all, as it was before.  An empty file may be
- * left, which nobody could lock.
+ * The template is complete, or the directory is unchanged.  An empty file that
+ * nobody could lock may remain.
  */
 static void check_write(void *opaque, bool ok)
 {
@@ -202,7 +202,7 @@ static void check_open(void *opaque, bool ok)
     }
 }
 
-/* No room for two */
+/* The limit has no room for two templates */
 static void *setup_room(const void *in)
 {
     State *s = setup_dir(in);
@@ -298,7 +298,7 @@ int main(int argc, char **argv)
     int ret;
 
     g_test_init(&argc, &argv, NULL);
-    /* A folder in which fsync() takes no time, if there may be one */
+    /* A folder in which fsync() takes no time, if the host has one */
     plain = faults_make_dir("/dev/shm/ram-reset-XXXXXX") ?:
             faults_make_dir("/tmp/ram-reset-XXXXXX");
     huge = g_test_subprocess() ? NULL : mount_hugetlbfs(plain);

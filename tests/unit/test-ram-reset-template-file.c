@@ -23,13 +23,13 @@ static void test_round_trip(void)
     g_assert_cmpint(st.st_mode & 07777, ==, 0600);
     g_assert_cmpuint(st.st_blocks * 512, <, 64 * 1024);
     g_assert_cmpuint(template_dir_size(dir), ==, st.st_blocks * 512);
-    /* Once more, in its place */
+    /* Write the template again, in its place */
     make(dir, IDENTITY);
     assert_whole(dir, IDENTITY);
     assert_absent("snapshot 2");
 }
 
-/* Bytes of a good file are changed, and its time is put back */
+/* Change bytes of a good file, and restore its time */
 static void damage(uint64_t offset, uint8_t bits)
 {
     g_autofree char *file = path_of(IDENTITY);
@@ -115,7 +115,7 @@ static void test_of_others(void)
     unlink(other);
 }
 
-/* Somebody is at it, or was and has died */
+/* Another process is writing it, or has died meanwhile */
 static void test_unfinished(void)
 {
     g_autofree char *file = path_of(IDENTITY);
@@ -168,7 +168,7 @@ static void test_at_once(void)
     assert_whole(dir, IDENTITY);
 }
 
-/* It would be ended by SIGXFSZ, and is not */
+/* SIGXFSZ must not end the process */
 static void test_file_size_limit(void)
 {
     struct rlimit before, most;
@@ -214,7 +214,7 @@ static void test_joined(void)
     const unsigned many = TEMPLATE_FILE_RUNS;
     uint64_t bytes;
 
-    /* Few are left as they are, so are many that would get much larger */
+    /* Few runs stay as they are, and so do many that would get much larger */
     g_assert_cmpuint(joined(many, 2, &bytes), ==, many);
     g_assert_cmpuint(bytes, ==, many * PAGE);
     g_assert_cmpuint(joined(many + 1, 3, &bytes), ==, many + 1);

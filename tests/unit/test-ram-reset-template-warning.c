@@ -9,7 +9,7 @@
 
 #define S INT64_C(1000000000)
 
-/* Warnings in @seconds, of a problem each of them */
+/* Warnings in @seconds, with a problem in each */
 static unsigned warned(const char *const texts[2], bool comes_and_goes,
                        unsigned seconds)
 {

@@ -19,7 +19,7 @@
 
 #define REGION  65536
 
-/* The device's results of the next commands, the first of them first */
+/* The device's results of the next commands, in order */
 static struct {
     uint32_t status;
     uint32_t error;
@@ -28,7 +28,7 @@ static unsigned next_step;
 static unsigned commands;
 static uint32_t last_command;
 static uint32_t last_slot;
-static unsigned pending_reads;      /* until a command is done */
+static unsigned pending_reads;      /* time until a command is done */
 static unsigned pending_left;
 /* GENERATION becomes this one while its lower half is being read */
 static uint64_t torn;
@@ -211,7 +211,7 @@ static void test_open_fails(Fixture *f, G_GNUC_UNUSED const void *data)
     g_assert_cmpint(snapctl_open(&s, f->path), ==, SNAPCTL_E_SYSTEM);
     make_file(f->path, "resource0", 64);
     g_assert_cmpint(snapctl_open(&s, f->path), ==, SNAPCTL_E_FOREIGN);
-    /* nobody touches the mapping of tear_down() */
+    /* nobody uses the mapping that tear_down() unmaps */
     g_assert_null(s);
 }
 
@@ -219,7 +219,7 @@ static void test_commands(Fixture *f, G_GNUC_UNUSED const void *data)
 {
     struct snapctl *s = opened(f);
 
-    pending_reads = 20010;      /* longer than it spins */
+    pending_reads = 20010;      /* longer than the library spins */
     play(SNAPCTL_STATUS_SAVED, 0);
     g_assert_cmpint(snapctl_save(s, 2, 0), ==, SNAPCTL_SAVED);
     g_assert_cmpuint(last_slot, ==, 2);
@@ -265,7 +265,7 @@ static void test_asks_again(Fixture *f, G_GNUC_UNUSED const void *data)
     g_assert_cmpint(g_get_monotonic_time() - begin, >=, 45000);
     g_assert_cmpuint(commands, >, 2);
     forget();
-    /* of a snapshot that has been saved in the middle of the load */
+    /* the snapshot was saved in the middle of the load */
     play(SNAPCTL_STATUS_LOADED, 0);
     play(SNAPCTL_STATUS_REFUSED, SNAPCTL_ERROR_EMPTY);
     g_assert_cmpint(snapctl_load(s, 1, 0), ==, SNAPCTL_E_EMPTY);
@@ -324,7 +324,7 @@ static void test_random(Fixture *f, G_GNUC_UNUSED const void *data)
     for (int i = 0; i < SNAPCTL_RANDOM_SIZE; i++) {
         g_assert_cmpuint(bytes[i], ==, i);
     }
-    /* a load comes in the middle */
+    /* a load happens in the middle */
     random_tears = 1;
     snapctl_random(s, bytes);
     for (int i = 0; i < SNAPCTL_RANDOM_SIZE; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The ring of contrib/snapctl: sizes, garbage, and two who use it at a time */
+/* The ring of contrib/snapctl: sizes, garbage, and two users at a time */
 
 #include <glib.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);
 
-/* A device that is a test's */
+/* A device of a test */
 uint32_t __real_snapctl_mmio_read(const void *regs, unsigned offset);
 uint32_t __wrap_snapctl_mmio_read(const void *regs, unsigned offset);
 void __real_snapctl_mmio_write(void *regs, unsigned offset, uint32_t value);
