@@ -129,13 +129,17 @@ void ram_reset_devices_loaded(RamResetSnapshot *s, bool success)
 {
     ram_reset_devices_end_reset();
     vmstate_cache_clear_skips(&s->cache);
-    s->has_devices = success && ram_reset_rewind_wanted() &&
-                     ram_reset_unchanged_devices_wanted();
+    s->has_devices = false;
+    if (!success || !ram_reset_rewind_wanted()) {
+        ram_reset_devices_drop_copy();
+        vmstate_cache_drop(&s->cache);
+        return;
+    }
+    ram_reset_snapshot_set_current(s);
+    s->has_devices = ram_reset_unchanged_devices_wanted();
     if (s->has_devices) {
-        ram_reset_snapshot_set_current(s);
         ram_reset_devices_copy();
     } else {
         ram_reset_devices_drop_copy();
-        vmstate_cache_drop(&s->cache);
     }
 }

@@ -79,12 +79,11 @@ static void print_auto(Monitor *mon, RamResetAutoInfo *a)
 static void print_object(Monitor *mon, RamResetObjectInfo *o)
 {
     g_autoptr(GString) text = g_string_new(o->qom_type);
-    g_autofree char *memory =
-        o->memdev ? g_strdup_printf("memdev %s", o->memdev)
-                  : g_strdup("all RAM");
 
-    add_words(text, true, memory);
+    g_string_append_printf(text, ", %s%s", o->memdev ? "memdev " : "all RAM",
+                           o->memdev ?: "");
     add_words(text, o->rewind, "rewind on");
+    add_words(text, !o->unchanged_devices, "unchanged-devices off");
     add_words(text, o->verify, "verify on");
     add_words(text, o->new_vmgenid, "new-vmgenid on");
     add_number(text, o->threads, o->threads > 1 ? "threads" : "thread");
@@ -313,7 +312,7 @@ static void print_last_load(Monitor *mon, const RamResetLoadInfo *load)
         print_label(mon, "  template");
         monitor_printf(mon, "%s\n", load->q_template);
     }
-    if (load->success) {
+    if (load->devices_loaded || load->devices_kept) {
         print_label(mon, "  devices");
         monitor_printf(mon, "%u loaded, %u left unchanged\n",
                        load->devices_loaded, load->devices_kept);

@@ -52,9 +52,10 @@ RamResetPhases *ram_reset_query_phases(const RamResetTimes *times)
 void ram_reset_count_load(RamResetLoadInfo *info)
 {
     if (info->success) {
-        unsigned all = MAX(ram_reset_devices_count(), info->devices_kept);
+        unsigned all = ram_reset_enabled() ? ram_reset_devices_count() : 0;
 
-        info->devices_loaded = all - info->devices_kept;
+        info->devices_loaded = MAX(all, info->devices_kept) -
+                               info->devices_kept;
         done.recent[done.loads % RECENT] = *info->phases;
     }
     done.loads += info->success;

@@ -22,6 +22,7 @@ RamResetObjectInfoList *ram_reset_query_objects(void)
         info->memdev = g_strdup(rr->memdev);
         info->verify = rr->verify;
         info->rewind = rr->rewind;
+        info->unchanged_devices = !rr->load_unchanged;
         info->new_vmgenid = rr->new_vmgenid;
         info->threads = ram_reset_threads(rr);
         if (RAM_RESET_GET_CLASS(rr)->query) {

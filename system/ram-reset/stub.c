@@ -66,6 +66,7 @@ STUB(bool ram_reset_map_freeze(const GArray *map), false)
 STUB_VOID(void ram_reset_map_thaw(void))
 STUB_VOID(void ram_reset_code_finish(bool valid, bool loaded))
 STUB(bool ram_reset_rewind_wanted(void), false)
+STUB(bool ram_reset_unchanged_devices_wanted(void), false)
 STUB(bool ram_reset_take_baseline(bool loaded), false)
 STUB_VOID(void ram_reset_drop_baseline(RamResetBlockerId why))
 STUB_VOID(void ram_reset_block_baseline(RamResetBlockerId why))
@@ -88,6 +89,8 @@ STUB_VOID(void ram_reset_template_close(void))
 STUB(RamResetTemplateInfo *ram_reset_query_template(void), NULL)
 
 /* ram-reset-devices.h */
+STUB_VOID(void ram_reset_devices_distrust(DeviceState *dev,
+                                          const char *problem))
 STUB_VOID(void ram_reset_devices_copy(void))
 STUB_VOID(void ram_reset_devices_drop_copy(void))
 STUB(unsigned ram_reset_devices_begin_reset(bool map,

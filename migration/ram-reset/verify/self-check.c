@@ -82,7 +82,11 @@ static bool write_section(QEMUFile *f, JSONWriter *desc, DeviceState *dev,
     json_writer_end_object(desc);
     json_writer_end_array(desc);
     json_writer_end_object(desc);
-    return qemu_fflush(f) == 0 && ok;
+    if (ok && qemu_fflush(f) < 0) {
+        error_setg(errp, "section '%s' cannot be saved", s->desc->name);
+        ok = false;
+    }
+    return ok;
 }
 
 static bool save_section(DeviceSections *d, DeviceState *dev,

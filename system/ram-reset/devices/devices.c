@@ -39,6 +39,7 @@ static struct {
     GPtrArray *buses;           /* PCIBus */
     GPtrArray *skipped;         /* Objects that a reset skips, referenced */
     bool buses_skipped, map_changed;
+    bool distrusted;            /* a class, since units were compared */
     bool stale;                 /* search again after the reset */
 } all;
 
@@ -209,7 +210,7 @@ static bool self_check(Unit *u, const RamResetSections *stream)
 
         if (qdev_get_vmsd(dev) &&
             !stream->check(dev, g_ptr_array_index(u->sections, n++))) {
-            u->known = false;
+            all.distrusted = true;
             return false;
         }
     }
@@ -258,6 +259,18 @@ static bool can_skip_buses(const RamResetSections *stream)
     return true;
 }
 
+/* A self-check that fails is about all devices of the class */
+static void drop_unknown(void)
+{
+    for (int i = 0; all.distrusted && i < all.units->len; i++) {
+        Unit *u = g_ptr_array_index(all.units, i);
+
+        u->known &= !device_find_unknown(u->devices);
+        u->unchanged &= u->known;
+    }
+    all.distrusted = false;
+}
+
 static void skip_unit(Unit *u, const RamResetSections *stream)
 {
     g_ptr_array_foreach(u->devices, skip_reset, NULL);
@@ -291,6 +304,7 @@ unsigned ram_reset_devices_begin_reset(bool map,
 
         u->unchanged = (map || !u->pci) && is_unchanged(u, stream);
     }
+    drop_unknown();
     all.buses_skipped = map && can_skip_buses(stream);
     if (all.buses_skipped) {
         g_ptr_array_foreach(all.buses, skip_reset, NULL);

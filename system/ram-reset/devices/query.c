@@ -8,6 +8,7 @@
 #include "qapi/error.h"
 #include "qapi/util.h"
 #include "system/ram-reset-devices.h"
+#include "system/ram-reset-rewind.h"
 #include "system/ram-reset/devices/kinds.h"
 #include "system/ram-reset/devices/parts.h"
 
@@ -46,6 +47,10 @@ static bool may_be_unchanged(const GPtrArray *parts, Error **errp)
     }
     if (device_kind(dev)->inner) {
         error_setg(errp, "RAM reset knows the class as a part of others only");
+        return false;
+    }
+    if (!ram_reset_unchanged_devices_wanted()) {
+        error_setg(errp, "an object has unchanged-devices=off");
         return false;
     }
     return true;

@@ -47,6 +47,7 @@ static struct {
     bool wanted;                /* by an object with rewind=on */
     GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
     RamResetBlocker *blocker;   /* why there is no baseline */
+    RamResetBlocker *early;     /* the same, before the first one */
     unsigned cpus, turn;
     bool late;                  /* earlier mappings are not noted */
     uint64_t size;              /* bytes in all copies */
@@ -301,10 +302,13 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
         return rewind_state.blocker;
     }
     why = tracking_blocker();
+    if (!rewind_state.blocks) {
+        qapi_free_RamResetBlocker(rewind_state.early);
+        rewind_state.early = why;
+        return why ?: ram_reset_blocker(RAM_RESET_BLOCKER_NOTHING_LOADED);
+    }
     if (why) {
         block_baseline(why);
-    } else if (!rewind_state.blocks) {
-        return ram_reset_blocker(RAM_RESET_BLOCKER_NOTHING_LOADED);
     } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     } else if (!is_baseline_of_all()) {

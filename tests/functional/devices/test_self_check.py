@@ -20,6 +20,14 @@ BLIND = KIND + ' .holes = { HOLE_OF(PIIX4PMState, ar.pm1.evt.en) },'
 ADDRESS, DATA = 0xcf8, 0xcfc
 FUNCTION, PORT = 1 << 31 | 1 << 11 | 3 << 8, 0x600
 ENABLE, RTC_ALARM = PORT + 2, 1 << 10
+MEMORY = 'system/ram-reset/devices/memory.c'
+CONFIG = '    device_sweep(s, pci->config, pci_config_size(pci));\n'
+# QEMU does not look at this byte of any configuration space any more
+LINE = 0x3c
+BLIND_CONFIG = f"""\
+    device_sweep(s, pci->config, {LINE});
+    device_sweep(s, pci->config + {LINE + 1}, pci_config_size(pci) - {LINE + 1});
+"""
 
 
 class PowerManagement(QtestMachine):
@@ -119,3 +127,66 @@ def test_all_devices_are_loaded_without_it(tmp_path):
         assert kept(False) == [False] * 3
         assert kept(True) == [False, True, True]
         assert kept(False) == [False] * 3
+
+
+class RootPorts(QtestMachine):
+    """Two devices of one class, in slots 4 and 5."""
+
+    def __init__(self, workdir: Path, **kwargs):
+        ports = [f'pcie-root-port,id=p{n},chassis={n},addr={n}' for n in (4, 5)]
+        super().__init__(workdir, ram=RAM_SIZE, machine='q35', strategy='auto',
+                         options=',rewind=on',
+                         args=('-device', ports[0], '-device', ports[1]),
+                         **kwargs)
+
+    def _select(self, slot: int) -> None:
+        self.qtest.out('l', ADDRESS, 1 << 31 | slot << 11 | LINE)
+
+    def line(self, slot: int) -> int:
+        self._select(slot)
+        return int(self.qtest.ask(f'inb {DATA:#x}'), 0)
+
+    def set_line(self, slot: int, value: int) -> None:
+        self._select(slot)
+        self.qtest.out('b', DATA, value)
+
+
+def test_failure_is_about_all_devices_of_the_class(tmp_path):
+    text = (ROOT / MEMORY).read_text()
+    assert text.count(CONFIG) == 1
+    qemu = relinked(tmp_path, MEMORY, text.replace(CONFIG, BLIND_CONFIG))
+    with RootPorts(tmp_path, qemu=qemu) as guest:
+        guest.save('s')
+        guest.load('s')
+        guest.set_line(5, 7)
+        for value in range(9, 12):
+            guest.load('s')
+            assert_rewound(guest)
+            assert [guest.line(4), guest.line(5)] == [0, 0]
+            guest.set_line(4, value)
+            guest.set_line(5, value)
+        assert guest.qmp('query-ram-reset')['self-check-failures'] == 1
+
+
+def bytes_read(guest: QtestMachine) -> int:
+    text = Path(f'/proc/{guest.process.pid}/io').read_text()
+    return int(text.split('rchar: ')[1].split()[0])
+
+
+def test_switch_keeps_the_vm_state_in_memory(tmp_path):
+    """The objects and the monitor report it, and no load reads the image."""
+    with QtestMachine(tmp_path, ram=RAM_SIZE, strategy='auto',
+                      options=',rewind=on,unchanged-devices=off') as guest:
+        guest.save('s')
+        for _ in range(3):
+            guest.load('s')
+        before = bytes_read(guest)
+        for _ in range(10):
+            guest.load('s')
+            assert_rewound(guest)
+        assert bytes_read(guest) - before < 10 * 2048
+        info = guest.qmp('query-ram-reset')
+        assert not info['objects'][0]['unchanged-devices']
+        assert sum(d['count'] for d in info['loaded-devices']) == \
+            guest.last_load()['devices-loaded']
+        assert 'unchanged-devices off' in guest.hmp('info ram-reset')
