@@ -53,7 +53,7 @@ const char *ram_reset_load_refusal(void);
 /**
  * ram_reset_covers: whether a reset would make @rb zero
  *
- * False for blocks that no object covers and for those that must not be
+ * False for blocks that no object covers, and for blocks that must not be
  * touched.  Changes nothing.
  */
 bool ram_reset_covers(RAMBlock *rb);
@@ -82,7 +82,7 @@ void ram_reset_begin(bool all_notified, uint64_t expected);
 typedef enum RamResetPage {
     RAM_RESET_PAGE_ZERO,        /* make it zero */
     RAM_RESET_PAGE_WRITE,       /* write all of it */
-    RAM_RESET_PAGE_CHANGE,      /* write some of it, or what depends on it */
+    RAM_RESET_PAGE_CHANGE,      /* write part of it, or bytes derived from it */
 } RamResetPage;
 
 /**

@@ -75,7 +75,7 @@ typedef struct RamResetBlock RamResetBlock;
  *
  * @memdev_comes_later: The memory backend must be made after the object.
  *
- * @query: Add to @info what is special to this class.  May be NULL.
+ * @query: Add the members of this class to @info.  May be NULL.
  */
 struct RamResetClass {
     ObjectClass parent_class;

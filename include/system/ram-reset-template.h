@@ -14,8 +14,8 @@
  * snapshot, which any QEMU can load without reading the snapshot.  A template
  * is named by its identity: a text that is equal only if all of RAM is equal.
  *
- * All functions are called with the BQL held, those that look at RAM with vCPUs
- * stopped and I/O drained.
+ * All functions are called with the BQL held.  Functions that read or write RAM
+ * are called with vCPUs stopped and I/O drained.
  */
 
 /**

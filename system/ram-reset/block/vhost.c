@@ -57,7 +57,7 @@ void ram_reset_vhost_starts(const struct vhost_dev *dev)
     }
 }
 
-static void look(const GArray *loggers)
+static void vhost_note_queues(const GArray *loggers)
 {
     GArray *seen = g_array_new(false, false, sizeof(VhostQueues));
 
@@ -79,7 +79,7 @@ static void look(const GArray *loggers)
     state.seen = seen;
 }
 
-/* Whether those that there are have not been stopped since the guest runs */
+/* Whether devices are as noted, and none was stopped since the guest runs */
 static bool are_as_seen(const GArray *loggers)
 {
     for (unsigned i = 0; i < loggers->len; i++) {
@@ -95,12 +95,12 @@ static bool are_as_seen(const GArray *loggers)
 
 static void all_started(const GArray *loggers)
 {
-    /* As stopped: else devices may still finish what they were given then */
+    /* As stopped: otherwise devices may still finish requests from before */
     bool idle = !state.writing;
 
     state.busy = RAM_RESET_BLOCKER__MAX;
     state.writing = false;
-    look(loggers);
+    vhost_note_queues(loggers);
     for (unsigned i = 0; i < state.seen->len; i++) {
         seen_nr(i)->restarted = false;
         if (idle) {
@@ -113,7 +113,7 @@ static void all_started(const GArray *loggers)
 }
 
 /* The last handler when the guest is resumed, the first when it is stopped */
-static void outermost(void *opaque, bool running, RunState run_state)
+static void vhost_outermost(void *opaque, bool running, RunState run_state)
 {
     g_autoptr(GArray) loggers = ram_reset_loggers();
 
@@ -125,7 +125,7 @@ static void outermost(void *opaque, bool running, RunState run_state)
     if (!are_as_seen(loggers)) {
         note_blocker(&state.unlogged, RAM_RESET_BLOCKER_VHOST_RESTARTED);
     }
-    look(loggers);
+    vhost_note_queues(loggers);
     for (unsigned i = 0; i < state.seen->len; i++) {
         vhost_queues_wait(seen_nr(i));
     }
@@ -150,7 +150,7 @@ static void all_stopped(void)
 }
 
 /* The first handler when the guest is resumed, the last when it is stopped */
-static void innermost(void *opaque, bool running, RunState run_state)
+static void vhost_innermost(void *opaque, bool running, RunState run_state)
 {
     if (!running) {
         all_stopped();
@@ -185,8 +185,8 @@ void ram_reset_watch_vhost(void)
         return;
     }
     state.seen = g_array_new(false, false, sizeof(VhostQueues));
-    qemu_add_vm_change_state_handler_prio(outermost, NULL, INT_MAX);
-    qemu_add_vm_change_state_handler_prio(innermost, NULL, INT_MIN);
+    qemu_add_vm_change_state_handler_prio(vhost_outermost, NULL, INT_MAX);
+    qemu_add_vm_change_state_handler_prio(vhost_innermost, NULL, INT_MIN);
     memory_listener_register(&listener, &address_space_memory);
     if (phase_check(PHASE_MACHINE_READY) && !runstate_is_running()) {
         g_autoptr(GArray) loggers = ram_reset_loggers();
@@ -202,7 +202,7 @@ bool ram_reset_vhost_is_busy(void)
     return state.busy != RAM_RESET_BLOCKER__MAX;
 }
 
-static bool disconnect(const VhostQueues *s)
+static bool vhost_end_connection(const VhostQueues *s)
 {
     g_autofree char *path = object_get_canonical_path(OBJECT(s->vdev));
 
@@ -217,7 +217,7 @@ static bool disconnect(const VhostQueues *s)
     return true;
 }
 
-/* Whether what was at work when the guest was stopped is so no longer */
+/* Whether all back ends that were busy when the guest stopped have finished */
 static bool end_writing(void)
 {
     g_autoptr(GArray) loggers = ram_reset_loggers();
@@ -227,7 +227,7 @@ static bool end_writing(void)
             find_seen(g_array_index(loggers, RamResetLogger, i).dev);
 
         if (s && vhost_queues_state(s) == VHOST_QUEUES_BUSY &&
-            !disconnect(s)) {
+            !vhost_end_connection(s)) {
             return false;
         }
     }

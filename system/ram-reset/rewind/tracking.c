@@ -107,7 +107,7 @@ void tracking_warn(const RamResetBlocker *why)
 
     if (!warned) {
         warned = true;
-        warn_report("snapshots cannot be rewound to, and are loaded as a "
+        warn_report("QEMU cannot rewind, so each snapshot is loaded as a "
                     "whole: %s; %s", text, why->remedy);
     }
 }
