@@ -190,16 +190,57 @@ GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
     return NULL;
 }
 
-/* Revert by id: QEMU prefers ids, and a name may be another snapshot's id */
+/* The snapshot that bdrv_snapshot_goto() takes; NULL if there is none */
+static const QEMUSnapshotInfo *find_by_id_or_name(const QEMUSnapshotInfo *list,
+                                                  int n, const char *id_or_name)
+{
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].id_str, id_or_name)) {
+            return &list[i];
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].name, id_or_name)) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
+/*
+ * The id of the snapshot, or its name.  A name may be the id of another
+ * snapshot; in a damaged image two snapshots may have one id.
+ */
+static const char *find_revert_key(const DiskSnapshot *s, Error **errp)
+{
+    const char *const keys[] = { s->sn.id_str, s->sn.name };
+    g_autofree QEMUSnapshotInfo *list = NULL;
+    int n = bdrv_snapshot_list(s->bs, &list);
+
+    for (int i = 0; i < ARRAY_SIZE(keys); i++) {
+        const QEMUSnapshotInfo *sn = find_by_id_or_name(list, n, keys[i]);
+
+        if (sn && !strcmp(sn->id_str, s->sn.id_str) &&
+            !strcmp(sn->name, s->sn.name) && have_same_times(sn, &s->sn)) {
+            return keys[i];
+        }
+    }
+    error_setg(errp, "the image is damaged, another snapshot has the ID '%s' "
+               "as well; delete one of them", s->sn.id_str);
+    return NULL;
+}
+
 static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
 {
     ERRP_GUARD();
     int64_t length = bdrv_getlength(s->bs);
+    const char *key = find_revert_key(s, errp);
     int ret;
 
     /* Only qcow2 reports the change */
-    ram_reset_disk_changed = strcmp(bdrv_get_format_name(s->bs), "qcow2");
-    ret = bdrv_snapshot_goto(s->bs, s->sn.id_str, errp);
+    ram_reset_disk_changed = key && strcmp(bdrv_get_format_name(s->bs),
+                                           "qcow2");
+    ret = key ? bdrv_snapshot_goto(s->bs, key, errp) : -EINVAL;
     *changed |= ram_reset_disk_changed || bdrv_getlength(s->bs) != length;
     if (ret < 0) {
         error_prepend(errp, "Could not load snapshot '%s' on '%s': ",

@@ -143,6 +143,22 @@ class VMState:
 def rename_snapshot(image: Path, old: str, new: str) -> None:
     """In place; QEMU has no command for it, and makes no two of a name."""
     assert len(old) == len(new)
+    _edit_snapshot(image, old, lambda f, place, id_len: (f.seek(place),
+                                                         f.write(new.encode())))
+
+
+def set_snapshot_id(image: Path, name: str, id_: str) -> None:
+    """In place; QEMU makes no two of an ID."""
+    def edit(f, place, id_len):
+        assert id_len == len(id_)
+        f.seek(place - id_len)
+        f.write(id_.encode())
+
+    _edit_snapshot(image, name, edit)
+
+
+def _edit_snapshot(image: Path, name: str, edit) -> None:
+    """@edit gets the file, where the name is, and the length of the ID."""
     with open(image, 'r+b') as f:
         f.seek(60)
         count, at = struct.unpack('>IQ', f.read(12))
@@ -152,9 +168,8 @@ def rename_snapshot(image: Path, old: str, new: str) -> None:
             id_len, name_len, extra = head[2], head[3], head[8]
             place = at + 40 + extra + id_len
             f.seek(place)
-            if f.read(name_len) == old.encode():
-                f.seek(place)
-                f.write(new.encode())
+            if f.read(name_len) == name.encode():
+                edit(f, place, id_len)
                 return
             at = -(-(place + name_len) // 8) * 8
-    raise KeyError(old)
+    raise KeyError(name)

@@ -16,7 +16,7 @@ from lib import products
 from lib.kills import Disks, check_disks, copy_disks
 from lib.machine import MachineError, run_quietly
 from lib.shm import in_memory
-from lib.vmstate import rename_snapshot
+from lib.vmstate import rename_snapshot, set_snapshot_id
 
 OLD, NEW, LATER = 1, 2, 3
 # before both have the name of the first
@@ -178,3 +178,31 @@ def test_which_one_the_user_means_is_not_guessed(both, folder, strategy):
         for how in 'hmp', 'qmp':
             refused(guest, how)
         go_on(guest)
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES)
+def test_two_snapshots_have_one_id(both, folder, strategy):
+    """Of a damaged image: qcow2 takes the first with the ID."""
+    workdir = copy_disks(both, folder / 'case')
+    for disk in DISKS:
+        set_snapshot_id(workdir / disk, TAGS[NEW], '1')
+    with start(workdir, strategy) as guest:
+        for number in (NEW, OLD, NEW, NEW, OLD):
+            guest.fill(LATER)
+            guest.load(TAGS[number])
+            assert guest.holds(OLD, NEW) == number
+
+
+@pytest.mark.parametrize('strategy', STRATEGIES)
+def test_ids_and_names_do_not_tell(both, folder, strategy):
+    """The other snapshot has the ID, and its ID is the name."""
+    workdir = copy_disks(both, folder / 'case')
+    for disk in DISKS:
+        rename_snapshot(workdir / disk, TAGS[NEW], '1')
+        set_snapshot_id(workdir / disk, '1', '1')
+    with start(workdir, strategy) as guest:
+        guest.fill(LATER)
+        with pytest.raises(MachineError, match="snapshot has the ID '1' as well"):
+            guest.load('1')
+        guest.load(TAGS[OLD])
+        assert guest.holds(OLD, NEW) == OLD

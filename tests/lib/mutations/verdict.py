@@ -12,6 +12,7 @@ from lib.mutations.subjects import RAM_SIZE, Job, Outcome, with_stale
 EXPLAINED = {
     'is not of this machine': r'does not fit, nothing has been changed',
     'RAM has no end': r'VM state has no end of RAM',
+    'two snapshots have one ID': r'another snapshot has the ID',
     'is not what it says (verify=on)':
         r'(RAM is|devices are) not what the snapshot has|'
         r'(RAM|devices) cannot be verified',

@@ -245,7 +245,7 @@ static void test_limit(const void *strategy)
 
     vm_fill(vm, HIGH, 3 * MiB, 1);
     warning = qtest_hmp(vm->qts, "savevm one");
-    g_assert_nonnull(strstr(warning, "warning: snapshots cannot be rewound"));
+    g_assert_nonnull(strstr(warning, "warning: QEMU cannot rewind"));
     content = vm_content(vm);
     for (unsigned i = 0; i < 2; i++) {
         rewind_scribble(vm, rand, 100);
