@@ -18,7 +18,7 @@ import pytest
 from lib.effort import rounds
 from lib.guests import Linux
 from lib.io.vhost import StorageDaemon
-from lib.machine import MIB, RAM, STRATEGIES, may_use
+from lib.machine import MIB, PAGE, RAM, STRATEGIES, may_use
 from lib.patience import Limit
 
 RAM_SIZE = 192 * MIB
@@ -234,16 +234,14 @@ def populated(guest: Linux) -> int:
                  if 'memory-backend-memfd' in os.readlink(fd))
         return next(f.stat().st_blocks * 512 for f in files
                     if f.stat().st_size == VMEM_SIZE)
-    size, private = 0, False
-    for line in (process / 'smaps').open():
-        key, value = line.split()[:2]
-        if not key.endswith(':'):
-            private = value.endswith('p')
-        elif key == 'Size:':
-            size = int(value) << 10
-        elif key == 'Rss:' and size == VMEM_SIZE and private:
-            return int(value) << 10
-    raise AssertionError('QEMU has not mapped the memory')
+    # a rewind's copy of the memory is a mapping of the same size
+    device, = guest.qmp('query-memory-devices')
+    address = guest.hmp(f'gpa2hva {device["data"]["memaddr"]:#x}')
+    with open(process / 'pagemap', 'rb') as pagemap:
+        pagemap.seek(int(address.split(' is ')[1], 16) // PAGE * 8)
+        entries = memoryview(pagemap.read(VMEM_SIZE // PAGE * 8)).cast('Q')
+    # present, or in swap
+    return PAGE * sum(bool(entry >> 62) for entry in entries)
 
 
 @pytest.mark.each_value
