@@ -44,6 +44,16 @@ static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)
     }
 }
 
+void ram_reset_qcow2_clear_vmstate(BlockDriverState *bs)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    bs = find_image(bs);
+    if (bs) {
+        discard_vmstate(bs);
+    }
+}
+
 /* Returns the length that the file needs, in bytes; -1 if it is unknown */
 static int64_t GRAPH_RDLOCK used_length(BlockDriverState *bs, int64_t length)
 {

@@ -19,6 +19,15 @@
 int64_t ram_reset_qcow2_file_length(BlockDriverState *bs);
 
 /**
+ * ram_reset_qcow2_clear_vmstate: take the VM state out of the active layer
+ *
+ * A load leaves the VM state there, and shares all of its clusters with the
+ * snapshot: a save would copy each of them, with a flush, to write over it.  A
+ * full or damaged disk is no error: some clusters may be left.
+ */
+void ram_reset_qcow2_clear_vmstate(BlockDriverState *bs);
+
+/**
  * ram_reset_qcow2_drop_vmstate: free the VM state of a failed save in the
  * active layer
  *

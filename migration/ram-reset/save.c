@@ -133,6 +133,7 @@ QEMUFile *ram_reset_save_open(BlockDriverState *bs)
 
     save.writing = true;
     save.file_length = ram_reset_qcow2_file_length(bs);
+    ram_reset_qcow2_clear_vmstate(bs);
     return qemu_file_new_output(QIO_CHANNEL(ioc));
 }
 
