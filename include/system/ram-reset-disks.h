@@ -15,15 +15,18 @@ extern bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
 /* Set when a load begins to revert a disk; the load clears it before. BQL. */
 extern bool ram_reset_disk_changed;
 
+/* Set by a load while it reverts disks.  BQL. */
+extern bool ram_reset_disk_reverting;
+
 /**
  * ram_reset_disk_is_at: whether a qcow2 image is at a snapshot already
  *
  * @active: the active L1 table
  * @snapshot: that of the snapshot, big-endian, of the same length
  *
- * If both are equal, nothing has been written since the snapshot was loaded:
- * the first write to a shared L2 table would have put a copy of it into
- * @active.
+ * If both name the same tables, and none is marked as the active layer's own,
+ * nothing has been written since the snapshot was saved or loaded: the first
+ * write to a shared L2 table would have put a copy of it into @active.
  *
  * Returns: false if the disk is going to be reverted.  Then it counts as
  *     changed, and @snapshot loses its marks: it becomes the active table, and
@@ -31,6 +34,35 @@ extern bool ram_reset_disk_changed;
  */
 bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
                           unsigned len);
+
+/**
+ * ram_reset_disk_defers: whether a change of references by @addend is part of a
+ * revert and needs no flush
+ *
+ * A revert counts the snapshot's clusters once more, writes its L1 table over
+ * the active one, and counts the clusters of the old one once less.  The first
+ * two steps must be on the disk, in this order, before a cluster is used again.
+ * The third one may reach it with a later flush: if it never does, clusters that
+ * nothing names stay allocated.
+ */
+static inline bool ram_reset_disk_defers(int addend)
+{
+    return ram_reset_disk_reverting && addend <= 0;
+}
+
+/**
+ * ram_reset_disk_drops: whether a change of references by @addend is the third
+ * step of a revert, which leaves marks in L2 tables alone
+ *
+ * The tables are freed, or other snapshots have them.  A freed table must not
+ * stay in the cache as changed: it would be written when something else has its
+ * cluster.  In a snapshot's table a mark would say that the active layer may
+ * write in place, but the next revert removes it before it uses the table.
+ */
+static inline bool ram_reset_disk_drops(int addend)
+{
+    return ram_reset_disk_reverting && addend < 0;
+}
 
 /**
  * ram_reset_excludes_disk: whether a snapshot for which no disks are named

@@ -240,7 +240,9 @@ static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
     /* Only qcow2 reports the change */
     ram_reset_disk_changed = key && strcmp(bdrv_get_format_name(s->bs),
                                            "qcow2");
+    ram_reset_disk_reverting = true;
     ret = key ? bdrv_snapshot_goto(s->bs, key, errp) : -EINVAL;
+    ram_reset_disk_reverting = false;
     *changed |= ram_reset_disk_changed || bdrv_getlength(s->bs) != length;
     if (ret < 0) {
         error_prepend(errp, "Could not load snapshot '%s' on '%s': ",

@@ -37,9 +37,10 @@ static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)
 
     /* A discard of clusters without an L2 table would allocate one */
     for (int i = s->l1_vm_state_index; i < s->l1_size; i++) {
-        if (s->l1_table[i] & L1E_OFFSET_MASK) {
-            qcow2_cluster_discard(bs, i * step, step, QCOW2_DISCARD_SNAPSHOT,
-                                  false);
+        if ((s->l1_table[i] & L1E_OFFSET_MASK) &&
+            (qcow2_cluster_discard(bs, i * step, step, QCOW2_DISCARD_SNAPSHOT,
+                                   false) < 0 || !bs->drv)) {
+            break;      /* a damaged image may have been closed */
         }
     }
 }

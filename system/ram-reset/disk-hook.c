@@ -9,14 +9,16 @@
 #include "system/ram-reset-disks.h"
 
 bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
-bool ram_reset_disk_changed;
+bool ram_reset_disk_changed, ram_reset_disk_reverting;
 
 bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
                           unsigned len)
 {
     unsigned same = 0;
 
-    while (same < len && active[same] == be64_to_cpu(snapshot[same])) {
+    /* The snapshot's own marks are as old as the save, and mean nothing */
+    while (same < len && active[same] ==
+           (be64_to_cpu(snapshot[same]) & ~QCOW_OFLAG_COPIED)) {
         same++;
     }
     if (len && same == len) {
