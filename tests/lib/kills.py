@@ -12,7 +12,7 @@ from lib.faults import Driven, memset
 from lib.machine import DISK, MIB, Machine, disk_file, run_quietly
 
 LIBRARY = products.BUILD / 'kill.so'
-CONTROL = struct.Struct('<4I')
+CONTROL = struct.Struct('<5I')
 KINDS = 'write', 'flush', 'truncate'
 AREA = 4 * MIB, 64 * 1024
 SIZE = '8M'
@@ -30,12 +30,13 @@ class Kills:
         monkeypatch.setenv('RAM_RESET_KILL', str(path))
         monkeypatch.setenv('LD_PRELOAD', str(LIBRARY))
 
-    def arm(self, nth: int) -> None:
-        self._map[:] = CONTROL.pack(1, nth, 0, 0)
+    def arm(self, nth: int, seed: int = 0) -> None:
+        """@seed: the host loses its power as well, see kill.c."""
+        self._map[:] = CONTROL.pack(1, nth, 0, 0, seed)
 
     def disarm(self) -> tuple[int, str]:
         """How many calls there were, and what kind the last one was of."""
-        _, _, count, kind = CONTROL.unpack(self._map[:])
+        _, _, count, kind, _ = CONTROL.unpack(self._map[:])
         self._map[:] = bytes(CONTROL.size)
         return count, KINDS[kind]
 
