@@ -15,6 +15,7 @@
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/disk-snapshots.h"
 #include "migration/ram-reset/overwrite.h"
+#include "migration/ram-reset/qcow2.h"
 #include "migration/ram-reset/snapshot.h"
 
 /* Protected by the BQL */
@@ -130,20 +131,23 @@ static bool write_list(BlockDriverState *bs)
 }
 
 /*
- * A failed deletion may still delete the snapshot.  But qcow2 removes it from
- * the list in memory before it writes the list: if that write fails, the image
- * still has the old snapshot, in front of the new one.
+ * A failed deletion may still delete the snapshot, if qcow2 has written the list
+ * and then fails to free clusters.  But it removes the snapshot from the list in
+ * memory before it writes the list: if that write fails, the image still has the
+ * old snapshot, in front of the new one.
  */
 static bool delete_snapshot(const DiskSnapshot *s, Error **errp)
 {
     ERRP_GUARD();
     static bool warned;
+    int64_t list = ram_reset_qcow2_list_position(s->bs);
     QEMUSnapshotInfo sn;
 
     if (bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, errp) < 0) {
         if (bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
                                               &sn, NULL) ||
-            !write_list(s->bs)) {
+            (ram_reset_qcow2_list_position(s->bs) == list &&
+             !write_list(s->bs))) {
             error_prepend(errp, "Could not delete the old snapshot '%s' on "
                           "'%s': ", s->sn.name,
                           bdrv_get_device_or_node_name(s->bs));

@@ -1,5 +1,5 @@
 /*
- * The VM state in the active layer of a qcow2 image
+ * QEMU's qcow2 driver, looked at from outside
  *
  * QEMU first writes a VM state to the active layer, and then makes a snapshot.
  * If the save fails in between, the clusters stay allocated.
@@ -28,6 +28,14 @@ int64_t ram_reset_qcow2_file_length(BlockDriverState *bs)
 
     bs = find_image(bs);
     return bs ? bdrv_getlength(bs->file->bs) : -1;
+}
+
+int64_t ram_reset_qcow2_list_position(BlockDriverState *bs)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    bs = find_image(bs);
+    return bs ? ((BDRVQcow2State *)bs->opaque)->snapshots_offset : -1;
 }
 
 static void GRAPH_RDLOCK discard_vmstate(BlockDriverState *bs)

@@ -1,5 +1,5 @@
 /*
- * The VM state in the active layer of a qcow2 image
+ * QEMU's qcow2 driver, looked at from outside
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -17,6 +17,18 @@
  * Returns: the length in bytes; -1 if @bs is no qcow2 image
  */
 int64_t ram_reset_qcow2_file_length(BlockDriverState *bs);
+
+/**
+ * ram_reset_qcow2_list_position: the position of the list of snapshots in the
+ * file of @bs
+ *
+ * qcow2 writes each new list to another place, and notes it when the list has
+ * been written.
+ *
+ * Returns: the position in bytes, 0 for an empty list; -1 if @bs is no qcow2
+ *     image
+ */
+int64_t ram_reset_qcow2_list_position(BlockDriverState *bs);
 
 /**
  * ram_reset_qcow2_clear_vmstate: take the VM state out of the active layer
