@@ -10,7 +10,7 @@
 #include "block/block.h"
 #include "exec/target_page.h"
 #include "hw/core/cpu.h"
-#include "channel-block.h"
+#include "migration/ram-reset/vmstate/stream.h"
 #include "migration.h"
 #include "qemu-file.h"
 #include "savevm.h"
@@ -100,7 +100,7 @@ struct QEMUFile {
     int error;
 };
 
-QEMUFile *qemu_file_new_input(QIOChannel *ioc)
+QEMUFile *ram_stream_open(BlockDriverState *bs)
 {
     return g_new0(QEMUFile, 1);
 }
@@ -109,13 +109,6 @@ int qemu_fclose(QEMUFile *f)
 {
     g_free(f);
     return 0;
-}
-
-QIOChannelBlock *qio_channel_block_new(BlockDriverState *bs)
-{
-    static QIOChannelBlock channel;
-
-    return &channel;
 }
 
 int qemu_file_get_error(QEMUFile *f)
