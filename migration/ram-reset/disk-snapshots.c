@@ -230,25 +230,32 @@ static const char *find_revert_key(const DiskSnapshot *s, Error **errp)
     return NULL;
 }
 
-static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
+static bool revert_to_key(BlockDriverState *bs, const char *key, bool *changed,
+                          Error **errp)
 {
-    ERRP_GUARD();
-    int64_t length = bdrv_getlength(s->bs);
-    const char *key = find_revert_key(s, errp);
+    int64_t length = bdrv_getlength(bs);
     int ret;
 
     /* Only qcow2 reports the change */
-    ram_reset_disk_changed = key && strcmp(bdrv_get_format_name(s->bs),
-                                           "qcow2");
+    ram_reset_disk_changed = strcmp(bdrv_get_format_name(bs), "qcow2");
     ram_reset_disk_reverting = true;
-    ret = key ? bdrv_snapshot_goto(s->bs, key, errp) : -EINVAL;
+    ret = bdrv_snapshot_goto(bs, key, errp);
     ram_reset_disk_reverting = false;
-    *changed |= ram_reset_disk_changed || bdrv_getlength(s->bs) != length;
-    if (ret < 0) {
-        error_prepend(errp, "Could not load snapshot '%s' on '%s': ",
-                      s->sn.name, bdrv_get_device_or_node_name(s->bs));
-    }
+    *changed |= ram_reset_disk_changed || bdrv_getlength(bs) != length;
     return ret >= 0;
+}
+
+static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
+{
+    ERRP_GUARD();
+    const char *key = find_revert_key(s, errp);
+
+    if (key && revert_to_key(s->bs, key, changed, errp)) {
+        return true;
+    }
+    error_prepend(errp, "Could not load snapshot '%s' on '%s': ", s->sn.name,
+                  bdrv_get_device_or_node_name(s->bs));
+    return false;
 }
 
 bool ram_reset_revert(const GArray *snapshots, bool *changed, Error **errp)
