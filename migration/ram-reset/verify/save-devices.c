@@ -14,16 +14,26 @@
 #include "migration/ram-reset/verify/save-devices.h"
 #include "migration/ram-reset/vmstate/format.h"
 
+bool ram_reset_parse_saved(DeviceSections *s, const QIOChannelBuffer *buffer,
+                           JSONWriter *desc, bool footers, Error **errp)
+{
+    const char *text = json_writer_get(desc);
+    SectionBytes bytes = {
+        .what = "the machine",
+        .len = buffer->usage,
+        .footers = footers,
+    };
+
+    bytes.data = s->data = g_memdup2(buffer->data, bytes.len);
+    return device_sections_parse(s, &bytes, text, strlen(text), errp);
+}
+
 bool ram_reset_save_devices(DeviceSections *s, Error **errp)
 {
     MigrationState *ms = migrate_get_current();
     QIOChannelBuffer *buffer = qio_channel_buffer_new(64 * KiB);
     QEMUFile *f = qemu_file_new_output(QIO_CHANNEL(buffer));
     JSONWriter *desc = json_writer_new(false), *before = ms->vmdesc;
-    SectionBytes bytes = {
-        .what = "the machine",
-        .footers = ms->send_section_footer,
-    };
     bool ok;
 
     json_writer_start_object(desc, NULL);
@@ -34,13 +44,8 @@ bool ram_reset_save_devices(DeviceSections *s, Error **errp)
     json_writer_end_array(desc);
     json_writer_end_object(desc);
     qemu_fflush(f);
-    if (ok) {
-        const char *text = json_writer_get(desc);
-
-        bytes.len = buffer->usage;
-        bytes.data = s->data = g_memdup2(buffer->data, bytes.len);
-        ok = device_sections_parse(s, &bytes, text, strlen(text), errp);
-    }
+    ok = ok && ram_reset_parse_saved(s, buffer, desc, ms->send_section_footer,
+                                     errp);
     qemu_fclose(f);
     object_unref(OBJECT(buffer));
     json_writer_free(desc);

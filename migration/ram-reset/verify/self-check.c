@@ -95,16 +95,9 @@ static bool save_section(DeviceSections *d, DeviceState *dev,
     QIOChannelBuffer *buffer = qio_channel_buffer_new(4 * KiB);
     QEMUFile *f = qemu_file_new_output(QIO_CHANNEL(buffer));
     JSONWriter *desc = json_writer_new(false);
-    SectionBytes bytes = { .what = "the machine", .footers = true };
-    bool ok = write_section(f, desc, dev, s, errp);
+    bool ok = write_section(f, desc, dev, s, errp) &&
+              ram_reset_parse_saved(d, buffer, desc, true, errp);
 
-    if (ok) {
-        const char *text = json_writer_get(desc);
-
-        bytes.len = buffer->usage;
-        bytes.data = d->data = g_memdup2(buffer->data, bytes.len);
-        ok = device_sections_parse(d, &bytes, text, strlen(text), errp);
-    }
     qemu_fclose(f);
     object_unref(OBJECT(buffer));
     json_writer_free(desc);
