@@ -200,13 +200,3 @@ CPUState *qemu_get_cpu(int index)
 {
     return NULL;
 }
-
-Object *object_dynamic_cast_assert(Object *obj, const char *type,
-                                   const char *file, int line, const char *func)
-{
-    return obj;
-}
-
-void object_unref(void *obj)
-{
-}
