@@ -169,7 +169,9 @@ class Machine:
         self._qmp.settimeout(patience(self.timeout))
         try:
             self._qmp.connect()
-        except (QMPError, OSError) as e:
+        # qemu.qmp asserts that a session runs once it has been made: QEMU may
+        # have died in between
+        except (QMPError, OSError, AssertionError) as e:
             status = self.process.wait(patience(10))
             self.close()
             raise MachineError(f'QEMU ends with status {status}: '
