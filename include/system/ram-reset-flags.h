@@ -14,7 +14,7 @@
  * @running: A reset runs: ram_reset_begin() sets it, ram_reset_finish() clears
  *     it.  Code that loads RAM and auto.c read it.  BQL held.
  *
- * @tracking: Writes are tracked, see ram_reset_take_baseline().  tracking.c
+ * @tracking: Writes are tracked, see ram_reset_take_point().  tracking.c
  *     sets it, with the BQL held; code that discards memory or ends a mapping
  *     reads it, in any thread.  Atomic.
  *

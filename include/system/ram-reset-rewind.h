@@ -11,9 +11,12 @@
 
 /*
  * For objects with rewind=on.  A caller that knows that RAM is equal to a
- * snapshot calls ram_reset_take_baseline().  To load that snapshot again, if
- * there is no blocker, it calls ram_reset_rewind() in place of
- * ram_reset_begin() and of all loading; ram_reset_finish() follows.
+ * snapshot calls ram_reset_take_point().  To load that snapshot again, if there
+ * is no blocker and the point is still there, it calls ram_reset_rewind() in
+ * place of ram_reset_begin() and of all loading; ram_reset_finish() follows.
+ *
+ * The first point is the baseline, a copy of RAM.  Each other one has copies of
+ * the pages in which it differs, which it shares with others.
  *
  * All functions are called with the BQL held.
  */
@@ -38,19 +41,44 @@ bool ram_reset_rewind_wanted(void);
 bool ram_reset_unchanged_devices_wanted(void);
 
 /**
- * ram_reset_take_baseline: copy RAM, and track all writes from now on
+ * RamResetMakeRoom: drop a point, since all points together have reached
+ * rewind-limit; false if the caller has none to drop
+ */
+typedef bool RamResetMakeRoom(void);
+
+/**
+ * ram_reset_take_point: record RAM, and track all writes from now on
  *
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
- *     or will map it again
+ *     or will map it again.  RAM is compared with the baseline then.  Otherwise
+ *     only the changes since the last point are looked at, if they are known.
+ * @make_room: called if there is no room for the pages of another point; if it
+ *     drops too few, all points are dropped and RAM becomes the baseline
  *
  * vCPUs are stopped, I/O drained.  Call this between
  * ram_reset_complete_zeroing() and ram_reset_finish(), or outside of a reset.
- * The previous baseline is lost.
  *
- * Returns: false if no object requests it, or if it is impossible, which is
- * warned of once
+ * Returns: the number of the point; 0 if no object requests it, or if it is
+ * impossible, which is warned of once
  */
-bool ram_reset_take_baseline(bool loaded);
+uint64_t ram_reset_take_point(bool loaded, RamResetMakeRoom *make_room);
+
+/**
+ * ram_reset_has_point: whether the point with this number is still there; 0 is
+ * none
+ */
+bool ram_reset_has_point(uint64_t point);
+
+/**
+ * ram_reset_drop_point: free the point with this number, if it is still there
+ */
+void ram_reset_drop_point(uint64_t point);
+
+/**
+ * ram_reset_keep_log: QEMU is going to clear the dirty log for a savevm; keep
+ * what the log has.  vCPUs are stopped, I/O drained.
+ */
+void ram_reset_keep_log(void);
 
 /**
  * ram_reset_drop_baseline: RAM must not be rewound any more
@@ -63,6 +91,12 @@ void ram_reset_drop_baseline(RamResetBlockerId why);
  * ram_reset_block_baseline: the same, and @why is the blocker in any case
  */
 void ram_reset_block_baseline(RamResetBlockerId why);
+
+/**
+ * ram_reset_lose_position: RAM is going to change without the log; @why is the
+ * blocker until the next point is taken, and all points stay
+ */
+void ram_reset_lose_position(RamResetBlockerId why);
 
 /**
  * ram_reset_stop_tracking: another user is going to start the dirty log, and
@@ -79,11 +113,11 @@ void ram_reset_stop_tracking(void);
 const RamResetBlocker *ram_reset_rewind_blocker(void);
 
 /**
- * ram_reset_rewind: make RAM equal to the baseline
+ * ram_reset_rewind: make RAM equal to a point that is there
  *
  * As for ram_reset_begin(), but all is done at once.
  */
-void ram_reset_rewind(void);
+void ram_reset_rewind(uint64_t point);
 
 /**
  * ram_reset_map_copy: copy the current memory map, which is that of a snapshot

@@ -52,7 +52,7 @@ bool ram_reset_template_load(void);
  *
  * Call this between ram_reset_complete_zeroing() and ram_reset_finish(), or
  * outside of a reset.  A failure is warned of, see warning.h.  A later
- * ram_reset_take_baseline() uses this file as the baseline.
+ * ram_reset_take_point() uses this file as the baseline.
  */
 void ram_reset_template_make(const char *identity, int64_t note, bool loaded);
 

@@ -12,7 +12,7 @@
 #include "migration/options.h"
 #include "migration/ram-reset/baseline.h"
 
-/* A baseline is wasted if no load rewinds to it; limit for a row of them */
+/* A point is wasted if no load rewinds to it; limit for a row of them */
 #define MAX_WASTED 2
 
 /* Protected by the BQL */
@@ -26,8 +26,8 @@ ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s)
     if (blocker) {
         return blocker;
     }
-    if (s != ram_reset_snapshot_current() || !s->has_baseline) {
-        return ram_reset_blocker(RAM_RESET_BLOCKER_OTHER_SNAPSHOT);
+    if (!ram_reset_has_point(s->point)) {
+        return ram_reset_blocker(RAM_RESET_BLOCKER_UNKNOWN_SNAPSHOT);
     }
     if (s->ignore_shared != migrate_ignore_shared()) {
         return ram_reset_blocker(RAM_RESET_BLOCKER_IGNORE_SHARED_CHANGED);
@@ -62,50 +62,53 @@ static void watch_migration(void)
 }
 
 /*
- * A baseline takes about as long as the load itself, and is wasted if snapshots
- * alternate.
+ * A point takes about as long as the load itself, and is wasted if more
+ * snapshots alternate than there is room for.
  */
-static bool is_worth_a_baseline(const RamResetSnapshot *s)
+static bool make_room(void)
 {
-    RamResetSnapshot *last = ram_reset_snapshot_current();
+    bool was_rewound = false;
+    bool dropped = ram_reset_snapshot_drop_oldest(&was_rewound);
 
-    if (last && last->has_baseline) {
-        wasted = last->was_rewound ? 0 : wasted + 1;
-        last->has_baseline = false;
-    }
-    return s == last || wasted < MAX_WASTED;
+    wasted = was_rewound ? 0 : wasted + dropped;
+    return dropped;
 }
 
 static void record_baseline(RamResetSnapshot *s, bool loaded)
 {
     watch_migration();
     ram_reset_snapshot_set_current(s);
-    s->has_baseline = false;
+    ram_reset_drop_point(s->point);
+    s->point = 0;
+    s->was_rewound = false;
     if (migrate_mapped_ram() && ram_reset_rewind_wanted()) {
         /* QEMU calls no hook for pages of a mapped-ram snapshot */
         ram_reset_block_baseline(RAM_RESET_BLOCKER_MAPPED_RAM);
         ram_reset_stop_tracking();
         return;
     }
-    if (!ram_reset_take_baseline(loaded)) {
-        return;
-    }
-    if (s->ram_end <= 0) {
-        ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
-        return;
-    }
-    s->has_baseline = true;
+    s->point = ram_reset_take_point(loaded, make_room);
     s->ignore_shared = migrate_ignore_shared();
-    s->was_rewound = false;
+    ram_reset_snapshots_trim();
+    if (s->point && s->ram_end <= 0) {
+        ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
+    }
 }
 
 void ram_reset_baseline_of_load(RamResetSnapshot *s)
 {
-    if (is_worth_a_baseline(s) || ram_reset_has_template()) {
+    if (s == ram_reset_snapshot_current() || wasted < MAX_WASTED ||
+        ram_reset_has_template()) {
         record_baseline(s, true);
     } else {
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
     }
+}
+
+void ram_reset_note_rewind(RamResetSnapshot *s)
+{
+    s->was_rewound = true;
+    wasted = 0;
 }
 
 void ram_reset_baseline_of_save(RamResetSnapshot *s)
@@ -117,6 +120,6 @@ const char *ram_reset_baseline_tag(void)
 {
     const RamResetSnapshot *s = ram_reset_snapshot_current();
 
-    return s && s->has_baseline && !ram_reset_rewind_blocker() ? s->info.name
-                                                               : NULL;
+    return s && ram_reset_has_point(s->point) && !ram_reset_rewind_blocker()
+           ? s->info.name : NULL;
 }

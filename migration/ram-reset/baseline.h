@@ -11,8 +11,8 @@
 #include "system/ram-reset/rewind/blockers.h"
 
 /*
- * With rewind=on, RAM has a baseline: the content of one snapshot, recorded by
- * ram_reset_take_baseline().  All functions need the BQL.
+ * With rewind=on, the RAM of snapshots is recorded by ram_reset_take_point().
+ * All functions need the BQL.
  */
 
 /**
@@ -32,7 +32,7 @@ ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
  * was no rewind, and make @s the current snapshot
  *
  * Takes none with mapped-ram, or if @s has no @ram_end.  Does nothing but block
- * the baseline if the previous ones were wasted and this load has no template,
+ * the baseline if the previous points were wasted and this load has no template,
  * unless @s was the current snapshot.
  */
 void ram_reset_baseline_of_load(RamResetSnapshot *s);
@@ -44,6 +44,11 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s);
  * Takes none with mapped-ram, or if @s has no @ram_end.
  */
 void ram_reset_baseline_of_save(RamResetSnapshot *s);
+
+/**
+ * ram_reset_note_rewind: a load rewinds to @s
+ */
+void ram_reset_note_rewind(RamResetSnapshot *s);
 
 /**
  * ram_reset_baseline_tag: the name of the snapshot that a load can rewind to

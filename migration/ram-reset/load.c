@@ -314,6 +314,7 @@ static void load_note_failure(void)
         ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_FAILED);
         ram_reset_template_close();
         ram_reset_snapshot_set_current(NULL);
+        ram_reset_snapshots_trim();
     }
 }
 

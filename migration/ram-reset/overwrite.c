@@ -66,18 +66,18 @@ static void retire_templates_of(const DiskSnapshot *s)
 }
 
 /*
- * Delete the templates of snapshots that are about to be deleted.  If such a
- * deletion fails, the next load makes a new template.
+ * Delete the templates and the points of snapshots that are about to be
+ * deleted.  If such a deletion fails, the next load makes new ones.
  */
-static void retire_templates(const GArray *snapshots)
+static void retire_snapshots(const GArray *snapshots)
 {
-    for (unsigned i = 0; ram_reset_templates_wanted() && i < snapshots->len;
-         i++) {
+    for (unsigned i = 0; i < snapshots->len; i++) {
         DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
 
-        if (s->sn.vm_state_size) {
+        if (s->sn.vm_state_size && ram_reset_templates_wanted()) {
             retire_templates_of(s);
         }
+        ram_reset_snapshot_forget(s->bs, &s->sn);
     }
 }
 
@@ -86,7 +86,7 @@ bool ram_reset_save_overwrites(const char *name, bool has_devices,
 {
     for (unsigned i = 0; i < save.old->len; i++) {
         if (is_known_by_name(&g_array_index(save.old, DiskSnapshot, i))) {
-            retire_templates(save.old);
+            retire_snapshots(save.old);
             g_array_set_size(save.old, 0);
             return bdrv_all_delete_snapshot(name, has_devices, devices,
                                             errp) >= 0;
@@ -170,7 +170,7 @@ bool ram_reset_delete_overwritten(const char *name, bool has_devices,
     if (!save.overwrites) {
         return true;
     }
-    retire_templates(save.old);
+    retire_snapshots(save.old);
     for (unsigned i = 0; i < save.old->len; i++) {
         if (!delete_snapshot(&g_array_index(save.old, DiskSnapshot, i),
                              errp)) {
@@ -190,7 +190,7 @@ bool ram_reset_delete_prepare(const char *name, bool has_devices,
 {
     g_autoptr(GArray) all = list_snapshots(name, has_devices, devices);
 
-    retire_templates(all);
+    retire_snapshots(all);
     for (unsigned i = 1; i < all->len; i++) {
         const DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i - 1);
 

@@ -32,7 +32,7 @@ void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs)
             p->ram_end = s->ram_end;
             return;
         }
-        ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_INCOMPLETE);
+        ram_reset_lose_position(RAM_RESET_BLOCKER_LOAD_INCOMPLETE);
     }
     plan_to_load(p, bs);
 }
@@ -97,8 +97,11 @@ static bool begin_template(LoadPlan *p)
 void load_plan_begin_ram(LoadPlan *p)
 {
     if (p->way == LOAD_REWIND) {
-        ram_reset_rewind();
-        p->snapshot->was_rewound = true;
+        if (p->snapshot != ram_reset_snapshot_current()) {
+            ram_reset_template_close();
+        }
+        ram_reset_rewind(p->snapshot->point);
+        ram_reset_note_rewind(p->snapshot);
         return;
     }
     ram_reset_template_close();

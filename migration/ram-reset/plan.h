@@ -48,7 +48,7 @@ typedef struct LoadPlan {
  * @p: zeroed memory
  * @bs: the image with the VM state of @s
  *
- * Unless the plan is a rewind, drops the baseline.
+ * Unless the plan is a rewind, the position of RAM is lost.
  */
 void load_plan_decide(LoadPlan *p, RamResetSnapshot *s, BlockDriverState *bs);
 

@@ -77,7 +77,11 @@ void ram_reset_save_sync(void)
     bool savevm = qemu_get_thread_id() == getpid() &&
                   !migrate_get_current()->migration_thread_running;
 
-    qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
+    if (savevm && ram_reset_rewind_wanted()) {
+        ram_reset_keep_log();
+    } else {
+        qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
+    }
     if (savevm) {
         assert(bql_locked() && !runstate_is_running());
         qemu_thread_get_self(&save.thread);

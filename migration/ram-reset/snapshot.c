@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "block/block.h"
 #include "system/ram-reset-devices.h"
+#include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "migration/options.h"
@@ -33,13 +34,22 @@ static char *make_key(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
                            sn->id_str, sn->name);
 }
 
-static void drop_machine_state(RamResetSnapshot *s)
+/* Copies of devices point to sections */
+static void drop_devices(RamResetSnapshot *s)
 {
+    if (s->has_devices) {
+        ram_reset_devices_drop_copy();
+        s->has_devices = false;
+    }
+}
+
+static void drop_rewind_state(RamResetSnapshot *s)
+{
+    drop_devices(s);
+    ram_reset_drop_point(s->point);
+    s->point = 0;
+    s->was_rewound = s->sections_read = false;
     vmstate_cache_drop(&s->cache);
-    s->has_baseline = s->was_rewound = false;
-    /* First the copies of devices, which point to sections */
-    ram_reset_devices_drop_copy();
-    s->has_devices = s->sections_read = false;
     g_clear_pointer(&s->sections, g_hash_table_unref);
     g_clear_pointer(&s->map, g_array_unref);
 }
@@ -49,25 +59,60 @@ static void free_snapshot(void *opaque)
     RamResetSnapshot *s = opaque;
 
     assert(s != snapshots.current);
+    drop_rewind_state(s);
     g_clear_pointer(&s->summary, ram_reset_summary_free);
     g_free(s->key);
     g_free(s);
 }
 
-static void remove_least_used(void)
+/* Except for the current snapshot; NULL if there is no other */
+static RamResetSnapshot *find_oldest(bool with_point)
 {
-    RamResetSnapshot *least = NULL;
+    RamResetSnapshot *oldest = NULL;
     GHashTableIter iter;
-    gpointer s;
+    gpointer value;
 
     g_hash_table_iter_init(&iter, snapshots.by_key);
-    while (g_hash_table_iter_next(&iter, NULL, &s)) {
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        RamResetSnapshot *s = value;
+
         if (s != snapshots.current &&
-            (!least || ((RamResetSnapshot *)s)->last_use < least->last_use)) {
-            least = s;
+            (!with_point || ram_reset_has_point(s->point)) &&
+            (!oldest || s->last_use < oldest->last_use)) {
+            oldest = s;
         }
     }
-    g_hash_table_remove(snapshots.by_key, least->key);
+    return oldest;
+}
+
+void ram_reset_snapshots_trim(void)
+{
+    GHashTableIter iter;
+    gpointer value;
+
+    if (snapshots.by_key) {
+        g_hash_table_iter_init(&iter, snapshots.by_key);
+        while (g_hash_table_iter_next(&iter, NULL, &value)) {
+            RamResetSnapshot *s = value;
+
+            if (s != snapshots.current && !ram_reset_has_point(s->point)) {
+                drop_rewind_state(s);
+            }
+        }
+    }
+}
+
+bool ram_reset_snapshot_drop_oldest(bool *was_rewound)
+{
+    RamResetSnapshot *s = find_oldest(true);
+
+    if (s && was_rewound) {
+        *was_rewound = s->was_rewound;
+    }
+    if (s) {
+        drop_rewind_state(s);
+    }
+    return s;
 }
 
 RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
@@ -83,7 +128,7 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
     s = g_hash_table_lookup(snapshots.by_key, key);
     if (!s) {
         if (g_hash_table_size(snapshots.by_key) == MAX_SNAPSHOTS) {
-            remove_least_used();
+            g_hash_table_remove(snapshots.by_key, find_oldest(false)->key);
         }
         s = g_new0(RamResetSnapshot, 1);
         s->key = g_steal_pointer(&key);
@@ -96,10 +141,30 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
 
 void ram_reset_snapshot_set_current(RamResetSnapshot *s)
 {
-    if (snapshots.current && snapshots.current != s) {
-        drop_machine_state(snapshots.current);
+    RamResetSnapshot *last = snapshots.current;
+
+    if (last && last != s) {
+        drop_devices(last);
+        if (!ram_reset_has_point(last->point)) {
+            drop_rewind_state(last);
+        }
     }
     snapshots.current = s;
+}
+
+void ram_reset_snapshot_forget(BlockDriverState *bs,
+                               const QEMUSnapshotInfo *sn)
+{
+    g_autofree char *key = make_key(bs, sn);
+    RamResetSnapshot *s =
+        snapshots.by_key ? g_hash_table_lookup(snapshots.by_key, key) : NULL;
+
+    if (s) {
+        if (s == snapshots.current) {
+            ram_reset_snapshot_set_current(NULL);
+        }
+        g_hash_table_remove(snapshots.by_key, key);
+    }
 }
 
 RamResetSnapshot *ram_reset_snapshot_current(void)

@@ -27,17 +27,20 @@
  *     in bytes; 0 if it is unknown, or if something else lies between RAM
  *     sections, other than the first two
  *
- * State of the machine at the end of the last load or save of the snapshot,
- * which only the current snapshot has:
+ * State for a rewind, which a snapshot has until its point is dropped:
+ * @point: the number of the point with its RAM; it may have been dropped, see
+ *     ram_reset_has_point() (ram-reset/baseline.c)
+ * @ignore_shared: the point was taken with x-ignore-shared on
+ * @was_rewound: a load has rewound to the point
  * @cache: the cached VM state, without RAM (vmstate/cache.c)
- * @has_baseline: the baseline of RAM is of this snapshot (ram-reset/baseline.c)
- * @ignore_shared: the baseline was taken with x-ignore-shared on
- * @was_rewound: a load has rewound to the baseline
- * @has_devices: the copies of devices are of this snapshot
- *     (ram-reset/devices.c)
  * @sections, @sections_read: the section of each device in @cache
  *     (ram-reset/devices.c)
  * @map: the memory map, of ram_reset_map_copy()
+ *
+ * State of the machine at the end of the last load or save of the snapshot,
+ * which only the current snapshot has:
+ * @has_devices: the copies of devices are of this snapshot
+ *     (ram-reset/devices.c)
  */
 typedef struct RamResetSnapshot {
     char *key;
@@ -45,9 +48,10 @@ typedef struct RamResetSnapshot {
     RamResetSummary *summary;
     int64_t ram_end;
 
+    uint64_t point;
+    bool ignore_shared, was_rewound;
     VMStateCache cache;
-    bool has_baseline, ignore_shared, was_rewound;
-    bool has_devices, sections_read;
+    bool sections_read, has_devices;
     GHashTable *sections;
     GArray *map;
 
@@ -67,8 +71,8 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
  * ram_reset_snapshot_set_current: the machine has, or is about to have, the
  * state of @s; NULL if the state is of no snapshot
  *
- * Drops the state of the machine in the previous current snapshot.  Does not
- * drop the baseline of RAM: see ram_reset_block_baseline().
+ * Drops the copies of devices of the previous current snapshot, and all its
+ * state for a rewind if it has no point.
  */
 void ram_reset_snapshot_set_current(RamResetSnapshot *s);
 
@@ -79,6 +83,31 @@ void ram_reset_snapshot_set_current(RamResetSnapshot *s);
  *     failed
  */
 RamResetSnapshot *ram_reset_snapshot_current(void);
+
+/**
+ * ram_reset_snapshot_forget: @sn in @bs is being deleted; free its state, and
+ * the point with its RAM
+ */
+void ram_reset_snapshot_forget(BlockDriverState *bs,
+                               const QEMUSnapshotInfo *sn);
+
+/**
+ * ram_reset_snapshot_drop_oldest: drop the point of the snapshot that was used
+ * least lately, and its state for a rewind
+ *
+ * Does not drop that of the current snapshot.
+ *
+ * @was_rewound: set to whether a load has rewound to it; may be NULL
+ *
+ * Returns: false if no other snapshot has a point
+ */
+bool ram_reset_snapshot_drop_oldest(bool *was_rewound);
+
+/**
+ * ram_reset_snapshots_trim: free the state for a rewind of all snapshots whose
+ * point has been dropped
+ */
+void ram_reset_snapshots_trim(void);
 
 /*
  * @bs in these functions is the image with the VM state of @s; the snapshot

@@ -98,9 +98,9 @@ RamCopyCounts copy_restore(CopyFixture *f, bool leave_zeros)
     size_t words = ram_copy_words(f->t), mid = g_test_rand_int_range(0, words);
 
     f->turn++;
-    ram_copy_restore(f->t, f->host, f->dirty, 0, mid, f->turn, leave_zeros,
-                     &counts);
-    ram_copy_restore(f->t, f->host, f->dirty, mid, words, f->turn,
+    ram_copy_restore(f->t, f->host, f->dirty, NULL, 0, mid, f->turn,
+                     leave_zeros, &counts);
+    ram_copy_restore(f->t, f->host, f->dirty, NULL, mid, words, f->turn,
                      leave_zeros, &counts);
     return counts;
 }

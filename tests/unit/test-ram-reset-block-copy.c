@@ -147,14 +147,14 @@ static void test_compare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     copy_scribble(f->host);
     copy_scribble(f->host + PAGE);
     copy_scribble(f->host + LEN - PAGE);
-    ram_copy_compare(f->t, f->host, NULL, 0, 2, differing, &counts);
-    ram_copy_compare(f->t, f->host, NULL, 2, words, differing, &counts);
+    ram_copy_compare(f->t, f->host, NULL, NULL, 0, 2, differing, &counts);
+    ram_copy_compare(f->t, f->host, NULL, NULL, 2, words, differing, &counts);
     g_assert_cmpint(memcmp(f->host, f->was, LEN), ==, 0);
     g_assert_cmpuint(differing[0], ==, 3);
     g_assert_true(bit_is_set(differing, LEN / PAGE - 1));
     g_assert_cmpuint(counts.dirty, ==, 3);
     g_assert_cmpuint(counts.copied + counts.cleared, ==, 3);
-    ram_copy_compare(f->t, f->host, NULL, 0, words, NULL, &counts);
+    ram_copy_compare(f->t, f->host, NULL, NULL, 0, words, NULL, &counts);
     g_assert_cmpuint(counts.dirty, ==, 3);
 
     /* The comparison reads only the copy and the memory */
@@ -162,7 +162,7 @@ static void test_compare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     copy_scribble(f->host + PAGE);
     copy_scribble(f->host + 2 * PAGE);
     copy_scribble(f->host + 3 * PAGE);
-    ram_copy_compare(f->t, f->host, f->dirty, 0, words, NULL, &counts);
+    ram_copy_compare(f->t, f->host, f->dirty, NULL, 0, words, NULL, &counts);
     g_assert_cmpuint(counts.dirty, ==, 5);
     g_assert_cmpint(memcmp(f->host + 2 * PAGE, f->was + 2 * PAGE, PAGE), !=,
                     0);
@@ -219,7 +219,7 @@ static void test_sparse(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
         }
         copy_restore(f, false);
     }
-    ram_copy_compare(f->t, f->host, NULL, 0, ram_copy_words(f->t), NULL,
+    ram_copy_compare(f->t, f->host, NULL, NULL, 0, ram_copy_words(f->t), NULL,
                      &counts);
     g_assert_cmpuint(resident(), ==, pages_stored());
 }

@@ -152,7 +152,8 @@ static bool restore(State *s)
     t = f ? template_file_copy(f, 0) : NULL;
     memset(s->host, 0xa5, LEN);
     if (t) {
-        ram_copy_compare(t, s->host, NULL, 0, ram_copy_words(t), NULL, &counts);
+        ram_copy_compare(t, s->host, NULL, NULL, 0, ram_copy_words(t), NULL,
+                         &counts);
     }
     ram_copy_free(t);
     template_file_free(f);

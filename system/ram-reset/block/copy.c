@@ -140,11 +140,16 @@ const unsigned long *ram_copy_untracked(const RamCopy *t)
     return t->untracked;
 }
 
+const unsigned long *ram_copy_stored(const RamCopy *t)
+{
+    return t->stored;
+}
+
 /*
  * A page that is not stored must not be read from the copy, which would
  * allocate it
  */
-static bool is_same(const RamCopy *t, const uint8_t *host, uint64_t page)
+bool ram_copy_equals(const RamCopy *t, const uint8_t *host, uint64_t page)
 {
     uint64_t at = page * t->page_size;
 
@@ -172,7 +177,7 @@ static unsigned long copy_unchanged(const RamCopy *t, const uint8_t *host,
     for (; candidates; candidates &= candidates - 1) {
         unsigned bit = __builtin_ctzl(candidates);
 
-        if (is_same(t, host, w * BITS_PER_LONG + bit)) {
+        if (ram_copy_equals(t, host, w * BITS_PER_LONG + bit)) {
             found |= 1ul << bit;
         }
     }
@@ -195,7 +200,8 @@ static void fetch_ahead(const RamCopy *t, const uint8_t *host, size_t w,
 }
 
 void ram_copy_restore(RamCopy *t, uint8_t *host,
-                      const unsigned long *dirty, size_t first, size_t last,
+                      const unsigned long *dirty,
+                      const unsigned long *elsewhere, size_t first, size_t last,
                       unsigned turn, bool leave_zeros, RamCopyCounts *counts)
 {
     const unsigned long sampled = copy_sample(turn);
@@ -203,18 +209,20 @@ void ram_copy_restore(RamCopy *t, uint8_t *host,
 
     for (size_t w = first; w < last; w++) {
         unsigned long now = dirty[w], left, stored = t->stored[w];
+        unsigned long here = elsewhere ? ~elsewhere[w] : ~0ul;
 
         if (!(now | t->dirty[w])) {
             continue;
         }
         counts->cold += __builtin_popcountl(now & ~t->untracked[w]);
-        left = copy_unchanged(t, host, w, t->untracked[w] & now & sampled);
+        left = copy_unchanged(t, host, w,
+                              t->untracked[w] & now & here & sampled);
         t->untracked[w] = (t->untracked[w] | t->dirty[w]) & now & ~left;
         t->dirty[w] = now & ~left;
         counts->untracked += __builtin_popcountl(t->untracked[w]);
         counts->dirty += __builtin_popcountl(now);
         counts->stale += __builtin_popcountl(left);
-        now &= ~left;
+        now &= here & ~left;
         counts->copied += __builtin_popcountl(now & stored);
         counts->cleared += __builtin_popcountl(now & ~stored);
         if (leave_zeros) {
@@ -271,7 +279,8 @@ bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
 }
 
 void ram_copy_compare(const RamCopy *t, uint8_t *host,
-                      const unsigned long *present, size_t first, size_t last,
+                      const unsigned long *present,
+                      const unsigned long *elsewhere, size_t first, size_t last,
                       unsigned long *differing, RamCopyCounts *counts)
 {
     const uint64_t pages = t->len / t->page_size;
@@ -282,12 +291,13 @@ void ram_copy_compare(const RamCopy *t, uint8_t *host,
         if (pages - w * BITS_PER_LONG < BITS_PER_LONG) {
             left &= (1ul << (pages % BITS_PER_LONG)) - 1;
         }
+        left &= elsewhere ? ~elsewhere[w] : ~0ul;
         for (; left; left &= left - 1) {
             uint64_t page = w * BITS_PER_LONG + __builtin_ctzl(left);
             uint64_t at = page * t->page_size;
 
             counts->compared++;
-            if (is_same(t, host, page)) {
+            if (ram_copy_equals(t, host, page)) {
                 continue;
             }
             counts->dirty++;

@@ -63,6 +63,12 @@ const uint8_t *ram_copy_bytes(const RamCopy *t);
 /* Number of words in a bitmap */
 size_t ram_copy_words(const RamCopy *t);
 
+/* The stored pages */
+const unsigned long *ram_copy_stored(const RamCopy *t);
+
+/* Whether page number @page at @host is equal to the copy's */
+bool ram_copy_equals(const RamCopy *t, const uint8_t *host, uint64_t page);
+
 /*
  * Pages that were dirty in two calls of ram_copy_restore() in a row: protecting
  * them against writing again costs the guest more than copying them costs us.
@@ -85,12 +91,16 @@ typedef struct RamCopyCounts {
  * words [@first, @last) of the bitmap are used: several threads may work on
  * words of their own, each with its own @counts, which are added to.
  *
+ * @elsewhere: pages in @dirty that have another content than the copy's, which
+ *     the caller restores; they are only counted, as dirty.  NULL if there are
+ *     none
  * @turn: rises from load to load, and selects the untracked pages to be sampled
  * @leave_zeros: pages that are zero in the copy are only counted, as cleared;
  *     see ram_copy_zeros()
  */
 void ram_copy_restore(RamCopy *t, uint8_t *host,
-                      const unsigned long *dirty, size_t first, size_t last,
+                      const unsigned long *dirty,
+                      const unsigned long *elsewhere, size_t first, size_t last,
                       unsigned turn, bool leave_zeros, RamCopyCounts *counts);
 
 /*
@@ -110,11 +120,13 @@ bool ram_copy_zeros(const RamCopy *t, const unsigned long *dirty,
 /*
  * The same for pages that are not known to be dirty.  It compares stored pages,
  * and pages whose bits are set in @present; all other pages must read as zero.
- * @present: NULL for all pages.  A page that differs is counted as dirty, and
+ * @present: NULL for all pages.  Leaves out pages in @elsewhere, which may be
+ * NULL.  A page that differs is counted as dirty, and
  * its bit is set in @differing, which may be NULL.
  */
 void ram_copy_compare(const RamCopy *t, uint8_t *host,
-                      const unsigned long *present, size_t first, size_t last,
+                      const unsigned long *present,
+                      const unsigned long *elsewhere, size_t first, size_t last,
                       unsigned long *differing, RamCopyCounts *counts);
 
 #endif

@@ -142,6 +142,11 @@ void page_tree_free(PageTree *t)
     g_free(t);
 }
 
+bool page_tree_is_empty(const PageTree *t)
+{
+    return !t->root;
+}
+
 PageRef page_tree_get(const PageTree *t, uint64_t page)
 {
     const PageNode *node = t->root;

@@ -41,6 +41,9 @@ PageTree *page_tree_copy(PageTree *t);
 /* Release all pages that only this tree has; NULL is fine */
 void page_tree_free(PageTree *t);
 
+/* Whether all pages are PAGE_AS_BASE */
+bool page_tree_is_empty(const PageTree *t);
+
 /* The caller gets no reference: it is valid until @t changes */
 PageRef page_tree_get(const PageTree *t, uint64_t page);
 

@@ -18,6 +18,7 @@ static void baseline_clear(void *base)
 
     ram_copy_free(b->copy);
     g_free(b->unwatched);
+    g_free(b->pending);
 }
 
 GArray *baseline_new(void)
@@ -48,16 +49,12 @@ static RamResetBlocker *block_blocker(RamResetBlockerId id, RAMBlock *rb,
     return ram_reset_blocker_new(id, detail);
 }
 
-/*
- * The reason why the log may lack writes to @blk, owned by the caller; NULL if
- * it lacks none
- */
-static RamResetBlocker *find_blocker(const RamResetBlock *blk)
+RamResetBlocker *baseline_block_blocker(const RamResetBlock *blk)
 {
     const char *refusal = ram_reset_block_refusal(blk->rb);
     g_autofree char *writer = NULL;
 
-    if (is_devices_own(blk->rb)) {
+    if (blk->ignored || is_devices_own(blk->rb)) {
         return NULL;
     }
     if (refusal) {
@@ -110,6 +107,46 @@ static RamResetBlocker *copy_content(BaselineBlock *base,
     return NULL;
 }
 
+bool baseline_fits(const GArray *all, const RamResetBlockList *list)
+{
+    for (unsigned i = 0; i < list->nr; i++) {
+        const RamResetBlock *blk = &list->blocks[i];
+        const BaselineBlock *base = &g_array_index(all, BaselineBlock, i);
+
+        if (i == all->len || base->rb != blk->rb ||
+            base->host != blk->map.host || base->len != blk->map.len ||
+            base->owner != blk->owner ||
+            !base->copy != (blk->ignored || !blk->map.len)) {
+            return false;
+        }
+    }
+    return list->nr == all->len;
+}
+
+/* An unplugged block leaves the snapshot before it is removed */
+bool baseline_is_of_all(const GArray *all)
+{
+    unsigned nr = 0;
+    RAMBlock *rb;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (qemu_ram_is_migratable(rb)) {
+            BaselineBlock *base;
+
+            if (nr == all->len) {
+                return false;
+            }
+            base = &g_array_index(all, BaselineBlock, nr++);
+            if (base->rb != rb || base->host != rb->host ||
+                base->len != rb->used_length) {
+                return false;
+            }
+        }
+    }
+    return nr == all->len;
+}
+
 static RamCopy *new_copy(const RamResetBlock *blk,
                          const TemplateFile *file)
 {
@@ -129,7 +166,7 @@ RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
         .owner = blk->owner,
         .compared = is_devices_own(blk->rb),
     };
-    RamResetBlocker *why = blk->ignored ? NULL : find_blocker(blk);
+    RamResetBlocker *why = baseline_block_blocker(blk);
 
     if (why) {
         return why;

@@ -8,6 +8,7 @@
 #define RAM_RESET_REWIND_BASELINE_H
 
 #include "qapi/qapi-types-ram-reset.h"
+#include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/template/file.h"
 
@@ -23,6 +24,8 @@
  * @unwatched: the reason why the block is not @watched; NULL before the first
  *     attempt
  * @untracked: number of untracked pages in @copy
+ * @pending: pages that were in the log when a save cleared it, and in which RAM
+ *     may differ from the position (points.h); NULL if there are none
  * @owner: the object that covers the block; NULL if none does
  */
 typedef struct BaselineBlock {
@@ -33,6 +36,7 @@ typedef struct BaselineBlock {
     bool compared, watched;
     char *unwatched;
     uint64_t untracked;
+    unsigned long *pending;
     RamReset *owner;
 } BaselineBlock;
 
@@ -41,6 +45,27 @@ typedef struct BaselineBlock {
  * g_array_unref().
  */
 GArray *baseline_new(void);
+
+/**
+ * baseline_block_blocker: the reason why @blk cannot be rewound
+ *
+ * Returns: a blocker, owned by the caller; NULL if it can be, or the snapshot
+ *     excludes it
+ */
+RamResetBlocker *baseline_block_blocker(const RamResetBlock *blk);
+
+/**
+ * baseline_fits: whether @all, the array of baseline_new(), has the blocks of
+ * @list as they are now
+ */
+bool baseline_fits(const GArray *all, const RamResetBlockList *list);
+
+/**
+ * baseline_is_of_all: whether @all has all migratable blocks as they are now
+ *
+ * Faster than baseline_fits(), and does not look at what a snapshot excludes.
+ */
+bool baseline_is_of_all(const GArray *all);
 
 /**
  * baseline_add: append the present content of @blk to the baseline

@@ -22,13 +22,14 @@ static const RamResetBlocker blockers[] = {
     BLOCKER(NOTHING_LOADED,
             "nothing has been loaded or saved yet",
             "load or save the snapshot; its next load is a rewind"),
-    BLOCKER(OTHER_SNAPSHOT,
-            "the last load or save was of another snapshot",
-            "load one snapshot several times in a row, or have a QEMU for "
-            "each"),
+    BLOCKER(UNKNOWN_SNAPSHOT,
+            "QEMU has no copy of the snapshot's RAM: it has neither loaded nor "
+            "saved the snapshot, or rewind-limit had no room for it",
+            "load or save the snapshot; its next load is a rewind"),
     BLOCKER(ALTERNATING,
-            "snapshots alternate, so no baseline is kept",
-            "load one snapshot twice in a row; its next load is a rewind"),
+            "more snapshots alternate than rewind-limit has room for",
+            "raise rewind-limit=, or load one snapshot twice in a row; its "
+            "next load is a rewind"),
     BLOCKER(LOAD_INCOMPLETE,
             "a whole load has begun, and has not ended",
             "load a snapshot to its end"),

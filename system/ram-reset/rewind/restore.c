@@ -1,5 +1,5 @@
 /*
- * RAM reset: undo the changes of RAM since the baseline
+ * RAM reset: undo the changes of RAM since the position
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
@@ -7,40 +7,21 @@
 #include "qemu/osdep.h"
 #include "qemu/bitmap.h"
 #include "qemu/host-utils.h"
-#include "qemu/lockable.h"
 #include "qemu/timer.h"
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/block/find-data.h"
-#include "system/ram-reset/block/threads.h"
 #include "system/ram-reset/machine/translated.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/changes.h"
 #include "system/ram-reset/rewind/dirty-log.h"
+#include "system/ram-reset/rewind/restore-pages.h"
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/trace.h"
 
-/* Words of a bitmap that a thread fetches at a time */
-#define WORDS_AT_ONCE   64
-/* A thread does not pay for fewer dirty pages */
-#define PAGES_A_THREAD  4096
 /* If more than a page in MANY_OF is dirty, find the pages that have memory */
 #define MANY_OF         4
-
-/*
- * @bits: the dirty pages; the present pages to @compare, NULL for all
- * @differing: set to the pages that differed, to @compare
- */
-typedef struct RestoreJob {
-    BaselineBlock *base;
-    const unsigned long *bits;
-    unsigned long *differing;
-    bool compare, leave_zeros;
-    unsigned turn;
-    size_t next;                /* atomic: the first word that no thread has */
-    QemuMutex lock;
-    RamCopyCounts counts;       /* under @lock */
-} RestoreJob;
 
 /* Few bits are set: bitmap_count_one() would take 4 to 5 times as long */
 static uint64_t count_set(const unsigned long *bits, uint64_t pages)
@@ -53,51 +34,6 @@ static uint64_t count_set(const unsigned long *bits, uint64_t pages)
         }
     }
     return sum;
-}
-
-static void *restore_worker(void *opaque)
-{
-    RestoreJob *job = opaque;
-    RamCopy *t = job->base->copy;
-    size_t words = ram_copy_words(t), first;
-    RamCopyCounts counts = { 0 };
-
-    while ((first = qatomic_fetch_add(&job->next, WORDS_AT_ONCE)) < words) {
-        size_t last = MIN(first + WORDS_AT_ONCE, words);
-
-        if (job->compare) {
-            ram_copy_compare(t, job->base->host, job->bits, first, last,
-                             job->differing, &counts);
-        } else {
-            ram_copy_restore(t, job->base->host, job->bits, first, last,
-                             job->turn, job->leave_zeros, &counts);
-        }
-    }
-    WITH_QEMU_LOCK_GUARD(&job->lock) {
-        job->counts.dirty += counts.dirty;
-        job->counts.copied += counts.copied;
-        job->counts.cleared += counts.cleared;
-        job->counts.cold += counts.cold;
-        job->counts.stale += counts.stale;
-        job->counts.untracked += counts.untracked;
-        job->counts.compared += counts.compared;
-    }
-    return NULL;
-}
-
-/* @pages: number of pages to restore or to compare */
-static void restore_pages(RestoreJob *job, uint64_t pages)
-{
-    RamReset *owner = job->base->owner;
-    unsigned nr = DIV_ROUND_UP(pages, PAGES_A_THREAD);
-
-    nr = owner && nr > 1 ? MIN(nr, ram_reset_threads(owner)) : 1;
-    qemu_mutex_init(&job->lock);
-    ram_reset_in_threads(nr, restore_worker, job);
-    qemu_mutex_destroy(&job->lock);
-    if (!job->compare) {
-        job->base->untracked = job->counts.untracked;
-    }
 }
 
 /* Whether zeros are discarded run by run: the object's strategy discards */
@@ -159,39 +95,38 @@ static void restore_account(RamResetBlock *blk, const BaselineBlock *base,
  * pages are dirty if KVM has made a slot for them, or the guest has discarded
  * them.
  */
-static void spare_absent(const RamResetBlock *blk, const BaselineBlock *base,
+static void spare_absent(const RamResetBlock *blk, const RestoreJob *job,
                          unsigned long *dirty)
 {
     g_autofree unsigned long *present = ram_reset_find_present(blk);
+    uint64_t pages = job->base->len / qemu_target_page_size();
 
-    ram_copy_spare(base->copy, dirty, present);
+    if (job->own) {
+        bitmap_or(present, present, job->own, pages);
+    }
+    ram_copy_spare(job->base->copy, dirty, present);
 }
 
-/* Returns the number of faults that tracking has cost the guest */
-static uint64_t restore_dirty(RamResetBlock *blk, BaselineBlock *base,
-                              unsigned turn)
+/*
+ * The pages of @bits that the baseline does not have in this content, to be
+ * freed; NULL if there are none
+ */
+static unsigned long *find_own(const PageTree *tree, const unsigned long *bits,
+                               uint64_t pages)
 {
-    uint64_t pages = base->len / qemu_target_page_size(), nr;
-    g_autofree unsigned long *dirty = bitmap_new(pages);
-    RestoreJob job = {
-        .base = base, .bits = dirty, .turn = turn,
-        .leave_zeros = discards_zeros(blk),
-    };
+    unsigned long *own;
 
-    nr = ram_reset_dirty_fetch(base->rb, dirty, base->untracked
-                               ? ram_copy_untracked(base->copy) : NULL);
-    translated_drop(base->rb, dirty);
-    if (nr > pages / MANY_OF) {
-        spare_absent(blk, base, dirty);
-        nr = count_set(dirty, pages);
+    if (page_tree_is_empty(tree)) {
+        return NULL;
     }
-    restore_pages(&job, nr);
-    restore_account(blk, base, &job, g_strdup("QEMU has undone all writes"));
-    if (job.leave_zeros) {
-        discard_zeros(blk, base, dirty);
+    own = bitmap_new(pages);
+    for (uint64_t page = find_first_bit(bits, pages); page < pages;
+         page = find_next_bit(bits, pages, page + 1)) {
+        if (page_tree_get(tree, page) != PAGE_AS_BASE) {
+            set_bit(page, own);
+        }
     }
-    blk->info->untracked_pages = base->untracked;
-    return job.counts.cold;
+    return own;
 }
 
 /*
@@ -216,22 +151,27 @@ static void drop_code(const BaselineBlock *base, unsigned long *differing)
 }
 
 /* Returns the number of pages that differ */
-static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
+static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base,
+                                    const PageTree *to)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
     g_autofree unsigned long *present = rom ? NULL
                                             : ram_reset_find_present(blk);
     g_autofree unsigned long *differing = bitmap_new(pages);
+    g_autofree unsigned long *own = bitmap_new(pages);
     RestoreJob job = {
-        .base = base, .bits = present, .differing = differing, .compare = true,
+        .base = base, .tree = to, .bits = present, .own = own,
+        .differing = differing, .compare = true,
     };
 
+    page_tree_diff(NULL, to, own);
     if (present) {
         /* An absent page may have been discarded after its translation */
         bitmap_complement(differing, present, pages);
     }
     restore_pages(&job, present ? count_set(present, pages) : pages);
+    g_clear_pointer(&base->pending, g_free);
     drop_code(base, differing);
     restore_account(blk, base, &job, g_strdup_printf(
         "QEMU has compared the whole block with the snapshot: %s",
@@ -239,41 +179,64 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base)
     return job.counts.dirty;
 }
 
-/* As restore_dirty(), but the kernel reports writes, and zeros stay */
-static uint64_t restore_watched(RamResetBlock *blk, BaselineBlock *base,
+/* Returns the number of faults that tracking has cost the guest */
+static uint64_t restore_changes(RamResetBlock *blk, BaselineBlock *base,
+                                const PageTree *from, const PageTree *to,
                                 unsigned turn)
 {
-    uint64_t pages = base->len / qemu_target_page_size();
-    g_autofree unsigned long *written = bitmap_new(pages);
-    RestoreJob job = { .base = base, .bits = written, .turn = turn };
-    bool known;
+    uint64_t pages = base->len / qemu_target_page_size(), nr;
+    g_autofree unsigned long *dirty = bitmap_new(pages);
+    g_autofree unsigned long *own = NULL;
+    RestoreJob job = {
+        .base = base, .tree = to, .bits = dirty, .turn = turn,
+        .leave_zeros = !base->watched && discards_zeros(blk),
+    };
+    bool known = changes_fetch(base, dirty);
+    uint64_t moved = 0;
 
-    /* The dirty log has discarded pages: a balloon may have discarded some */
-    ram_reset_dirty_fetch(base->rb, written, NULL);
-    known = watch_fetch(base, written);
-    translated_drop(base->rb, written);
     if (!known) {
-        return restore_differences(blk, base);
+        translated_drop(base->rb, dirty);
+        return restore_differences(blk, base, to);
     }
-    restore_pages(&job, count_set(written, pages));
-    restore_account(blk, base, &job,
-                    g_strdup("QEMU has undone all writes; the kernel has "
-                             "reported them"));
-    bitmap_andnot(written, written, ram_copy_untracked(base->copy), pages);
-    watch_restart(base, written);
+    nr = count_set(dirty, pages);
+    if (from != to) {
+        page_tree_diff(from, to, dirty);
+        moved = count_set(dirty, pages) - nr;
+        nr += moved;
+    }
+    translated_drop(base->rb, dirty);
+    job.own = own = find_own(to, dirty, pages);
+    if (nr > pages / MANY_OF && !base->watched) {
+        spare_absent(blk, &job, dirty);
+        nr = count_set(dirty, pages);
+    }
+    restore_pages(&job, nr);
+    restore_account(blk, base, &job, g_strdup(base->watched
+        ? "QEMU has undone all writes; the kernel has reported them"
+        : "QEMU has undone all writes"));
+    if (job.leave_zeros) {
+        if (own) {
+            bitmap_andnot(dirty, dirty, own, pages);
+        }
+        discard_zeros(blk, base, dirty);
+    }
+    if (base->watched) {
+        bitmap_andnot(dirty, dirty, ram_copy_untracked(base->copy), pages);
+        watch_restart(base, dirty);
+    }
     blk->info->untracked_pages = base->untracked;
-    return job.counts.cold;
+    /* The guest has not written to pages that only differ in the point */
+    return MAX(job.counts.cold, moved) - moved;
 }
 
 /* Returns the number of faults of the guest, see restore_all() */
 static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
+                              const PageTree *from, const PageTree *to,
                               unsigned turn, bool track)
 {
-    if (!track || (base->compared && !base->watched)) {
-        return restore_differences(blk, base);
-    }
-    return base->watched ? restore_watched(blk, base, turn)
-                         : restore_dirty(blk, base, turn);
+    return !track || (base->compared && !base->watched)
+           ? restore_differences(blk, base, to)
+           : restore_changes(blk, base, from, to, turn);
 }
 
 /* The log lacks writes to these blocks */
@@ -289,13 +252,14 @@ static void drop_code_of_other_blocks(void)
     }
 }
 
-uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
-                     bool track)
+uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
+                     const RewindPoint *to, unsigned turn, bool track)
 {
+    const RewindPoint *from = points_position();
     bool before = ram_reset_dirty_begin_fetch();
     uint64_t sum = 0;
 
-    assert(list->nr == baseline->len);
+    assert(list->nr == baseline->len && from);
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
@@ -307,7 +271,8 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
         } else {
-            sum += restore_block(blk, base, turn, track);
+            sum += restore_block(blk, base, from->trees[i], to->trees[i], turn,
+                                 track);
         }
         blk->info->reset_ns = get_clock() - start;
     }

@@ -9,11 +9,13 @@
 
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/points.h"
 
 /*
- * Make the blocks of @list equal to @baseline, an array of BaselineBlock in the
- * same order, and fill in their info.  BQL held, vCPUs stopped, I/O drained.
+ * Make the blocks of @list equal to the point @to, and fill in their info.  BQL
+ * held, vCPUs stopped, I/O drained.
  *
+ * @baseline: an array of BaselineBlock in the order of @list
  * @turn: the number of the load; it rises
  * @track: use the dirty log, which has been synchronized, and clear it;
  *     otherwise compare all pages
@@ -21,8 +23,8 @@
  * Returns: the number of pages for which tracking has cost the guest a fault,
  *     or would have
  */
-uint64_t restore_all(RamResetBlockList *list, GArray *baseline, unsigned turn,
-                     bool track);
+uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
+                     const RewindPoint *to, unsigned turn, bool track);
 
 /*
  * Returns the number of pages that a comparison of all reads; sets @threads to

@@ -64,8 +64,11 @@ void watch_begin(GArray *baseline)
     }
 }
 
-void watch_end(void)
+void watch_end(GArray *baseline)
 {
+    for (unsigned i = 0; i < baseline->len; i++) {
+        g_array_index(baseline, BaselineBlock, i).watched = false;
+    }
     if (watching) {
         prim_watch_close(&watch);
         watching = false;

@@ -23,8 +23,11 @@
  */
 void watch_begin(GArray *baseline);
 
-/* Stop watching; another user may then use userfaultfd on the memory */
-void watch_end(void);
+/*
+ * Stop watching the blocks of @baseline; another user may then use userfaultfd
+ * on the memory
+ */
+void watch_end(GArray *baseline);
 
 /*
  * Set the bits in @bits, one for each target page, of the pages of @base that

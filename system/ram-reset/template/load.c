@@ -208,8 +208,8 @@ static void template_compare(RamResetBlock *blk, RamCopy *t)
     g_autofree unsigned long *present =
         all ? NULL : ram_reset_find_present(blk);
 
-    ram_copy_compare(t, blk->map.host, present, 0, ram_copy_words(t), NULL,
-                     &counts);
+    ram_copy_compare(t, blk->map.host, present, NULL, 0, ram_copy_words(t),
+                     NULL, &counts);
     memory_region_set_dirty(blk->rb->mr, 0, blk->map.len);
     blk->info->copied_pages = counts.copied;
     blk->info->cleared_pages = counts.cleared;
