@@ -70,6 +70,13 @@ uint64_t ram_reset_take_point(bool loaded, RamResetMakeRoom *make_room);
 bool ram_reset_has_point(uint64_t point);
 
 /**
+ * ram_reset_query_point: count the pages of a point that is there
+ *
+ * @info: @own_pages, @shared_pages and @differing_pages are set
+ */
+void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info);
+
+/**
  * ram_reset_drop_point: free the point with this number, if it is still there
  */
 void ram_reset_drop_point(uint64_t point);

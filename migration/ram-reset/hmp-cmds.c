@@ -10,17 +10,12 @@
 #include "qemu/module.h"
 #include "monitor/hmp.h"
 #include "monitor/monitor.h"
+#include "migration/ram-reset/hmp-rewind.h"
 
 /* Width of wrapped texts */
 #define COLUMNS     78
 /* ROMs, and RAM blocks below this size in bytes, share one line */
 #define SMALL_BLOCK (1 << 20)
-
-/* Begin a line with LABEL and spaces */
-static void print_label(Monitor *mon, const char *label)
-{
-    monitor_printf(mon, "%-15s ", label);
-}
 
 static void add_words(GString *text, bool wanted, const char *words)
 {
@@ -41,20 +36,20 @@ static void print_hugefile(Monitor *mon, RamResetHugefileInfo *h)
 {
     g_autoptr(GString) text = g_string_new(NULL);
 
-    print_label(mon, "    file");
+    ram_reset_print_label(mon, "    file");
     monitor_printf(mon, "%s, unlink=%s, state %s\n", h->file,
                    RamResetUnlink_str(h->unlink), h->state);
     g_string_append(text, h->record);
     add_number(text, h->reused_pages, "hugepages reused");
     add_number(text, h->dirty_pages, "dirty");
-    print_label(mon, "    at start");
+    ram_reset_print_label(mon, "    at start");
     monitor_printf(mon, "%s, %" PRIu64 " KiB cleared in %.3f ms\n", text->str,
                    h->cleared_bytes / 1024, h->clear_ns / 1e6);
 }
 
 static void print_auto(Monitor *mon, RamResetAutoInfo *a)
 {
-    print_label(mon, "    objective");
+    ram_reset_print_label(mon, "    objective");
     monitor_printf(mon, "%s\n", RamResetObjective_str(a->objective));
     if (!a->costs) {
         monitor_printf(mon, "    no costs measured yet\n");
@@ -96,38 +91,17 @@ static void print_object(Monitor *mon, RamResetObjectInfo *o)
     }
 }
 
-static void print_blocker(Monitor *mon, const char *text,
-                          const RamResetBlocker *b)
-{
-    print_label(mon, "  reason");
-    monitor_printf(mon, "%s [%s]\n", text, RamResetBlockerId_str(b->id));
-    print_label(mon, "  remedy");
-    monitor_printf(mon, "%s\n", b->remedy);
-}
-
-static void print_next_load(Monitor *mon, RamResetRewindInfo *r)
-{
-    print_label(mon, "Next load");
-    if (r->blocker) {
-        monitor_printf(mon, "no rewind\n");
-        print_blocker(mon, r->blocker, r->blocker_info);
-    } else {
-        monitor_printf(mon, "a rewind if it is '%s', baseline of %" PRIu64
-                       " KiB\n", r->tag, r->baseline / 1024);
-    }
-}
-
 static void print_template(Monitor *mon, RamResetTemplateInfo *t)
 {
-    print_label(mon, "Templates");
+    ram_reset_print_label(mon, "Templates");
     monitor_printf(mon, "%" PRIu64 " MiB in %s\n", t->size >> 20, t->dir);
     if (t->file) {
-        print_label(mon, "  in use");
+        ram_reset_print_label(mon, "  in use");
         monitor_printf(mon, "%s, %" PRIu64 " KiB of RAM\n", t->file,
                        t->content / 1024);
     }
     if (t->problem) {
-        print_label(mon, "  problem");
+        ram_reset_print_label(mon, "  problem");
         monitor_printf(mon, "%s\n", t->problem);
     }
 }
@@ -160,7 +134,7 @@ static void print_times(Monitor *mon, const RamResetPhases *last,
     const RamResetPhases *m = recent ? recent->mean : &none;
     const RamResetPhases *s = recent ? recent->slowest : &none;
 
-    print_label(mon, "Time in ms");
+    ram_reset_print_label(mon, "Time in ms");
     monitor_printf(mon, "%10s %10s %10s   of the last %u load(s)\n", "last",
                    "mean", "slowest", recent ? recent->loads : 0);
 #define PRINT_TIME(what, phase) \
@@ -302,18 +276,18 @@ static void print_blocks(Monitor *mon, const RamResetBlockInfoList *blocks)
 
 static void print_last_load(Monitor *mon, const RamResetLoadInfo *load)
 {
-    print_label(mon, "Last load");
+    ram_reset_print_label(mon, "Last load");
     monitor_printf(mon, "'%s', %s\n", load->tag, !load->success ? "FAILED" :
                    load->rewound ? "a rewind" : "a whole one");
     if (load->blocker) {
-        print_blocker(mon, load->blocker, load->blocker_info);
+        ram_reset_print_blocker(mon, load->blocker, load->blocker_info);
     }
     if (load->q_template) {
-        print_label(mon, "  template");
+        ram_reset_print_label(mon, "  template");
         monitor_printf(mon, "%s\n", load->q_template);
     }
     if (load->devices_loaded || load->devices_kept) {
-        print_label(mon, "  devices");
+        ram_reset_print_label(mon, "  devices");
         monitor_printf(mon, "%u loaded, %u left unchanged\n",
                        load->devices_loaded, load->devices_kept);
     }
@@ -378,7 +352,7 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     }
     print_loads(mon, info);
     if (info->rewind) {
-        print_next_load(mon, info->rewind);
+        ram_reset_print_next_load(mon, info->rewind);
     }
     if (info->q_template) {
         print_template(mon, info->q_template);

@@ -111,6 +111,7 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_baseline_tag());
+        info->rewind->snapshots = ram_reset_query_snapshots();
         info->has_loaded_devices = true;
         info->loaded_devices = ram_reset_query_loaded_devices();
     }

@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "block/block.h"
+#include "qapi/util.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -83,6 +84,35 @@ static RamResetSnapshot *find_oldest(bool with_point)
         }
     }
     return oldest;
+}
+
+static gint compare_last_use(gconstpointer a, gconstpointer b)
+{
+    const RamResetSnapshot *x = a, *y = b;
+
+    return x->last_use < y->last_use ? 1 : -1;
+}
+
+RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
+{
+    RamResetKnownSnapshotList *head = NULL, **tail = &head;
+    g_autoptr(GList) all = snapshots.by_key
+                           ? g_hash_table_get_values(snapshots.by_key) : NULL;
+
+    all = g_list_sort(all, compare_last_use);
+    for (GList *l = all; l; l = l->next) {
+        const RamResetSnapshot *s = l->data;
+        RamResetKnownSnapshot *info;
+
+        if (ram_reset_has_point(s->point)) {
+            info = g_new0(RamResetKnownSnapshot, 1);
+            info->tag = g_strdup(s->info.name);
+            info->current = s == snapshots.current;
+            ram_reset_query_point(s->point, info);
+            QAPI_LIST_APPEND(tail, info);
+        }
+    }
+    return head;
 }
 
 void ram_reset_snapshots_trim(void)

@@ -8,6 +8,7 @@
 #define MIGRATION_RAM_RESET_SNAPSHOT_H
 
 #include "block/snapshot.h"
+#include "qapi/qapi-types-ram-reset.h"
 #include "migration/ram-reset/vmstate/cache.h"
 #include "migration/ram-reset/vmstate/summary.h"
 
@@ -102,6 +103,12 @@ void ram_reset_snapshot_forget(BlockDriverState *bs,
  * Returns: false if no other snapshot has a point
  */
 bool ram_reset_snapshot_drop_oldest(bool *was_rewound);
+
+/**
+ * ram_reset_query_snapshots: the snapshots with a point, the one used last
+ * first; owned by the caller
+ */
+RamResetKnownSnapshotList *ram_reset_query_snapshots(void);
 
 /**
  * ram_reset_snapshots_trim: free the state for a rewind of all snapshots whose

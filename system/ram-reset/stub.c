@@ -69,6 +69,8 @@ STUB(bool ram_reset_rewind_wanted(void), false)
 STUB(bool ram_reset_unchanged_devices_wanted(void), false)
 STUB(uint64_t ram_reset_take_point(bool loaded, RamResetMakeRoom *make_room), 0)
 STUB(bool ram_reset_has_point(uint64_t point), false)
+STUB_VOID(void ram_reset_query_point(uint64_t point,
+                                     RamResetKnownSnapshot *info))
 STUB_VOID(void ram_reset_drop_point(uint64_t point))
 STUB_VOID(void ram_reset_keep_log(void))
 STUB_VOID(void ram_reset_drop_baseline(RamResetBlockerId why))

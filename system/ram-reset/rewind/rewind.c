@@ -292,6 +292,24 @@ bool ram_reset_has_point(uint64_t point)
     return points_find(point);
 }
 
+void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
+{
+    const RewindPoint *p = points_find(point), *position = points_position();
+
+    for (unsigned i = 0; i < p->nr; i++) {
+        uint64_t shared = 0, own = 0;
+
+        if (p->trees[i]) {
+            page_tree_count(p->trees[i], &shared, &own);
+            info->own_pages += own;
+            info->shared_pages += shared;
+            info->differing_pages +=
+                position ? page_tree_count_diff(p->trees[i], position->trees[i])
+                         : 0;
+        }
+    }
+}
+
 void ram_reset_drop_point(uint64_t point)
 {
     points_drop(point);
@@ -379,6 +397,8 @@ RamResetRewindInfo *ram_reset_query_rewind(void)
     }
     info = g_new0(RamResetRewindInfo, 1);
     info->baseline = rewind_state.size;
+    info->pages = points_size();
+    info->tables = points_tables();
     blocker = ram_reset_rewind_blocker();
     info->blocker = ram_reset_blocker_text(blocker);
     info->blocker_info = ram_reset_blocker_copy(blocker);
