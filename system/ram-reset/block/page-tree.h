@@ -68,9 +68,9 @@ void page_tree_diff(const PageTree *a, const PageTree *b, unsigned long *bits);
 uint64_t page_tree_count_diff(const PageTree *a, const PageTree *b);
 
 /*
- * Count the stored pages of @t.  @shared: those with other references as well:
- * of another tree, of the caller, or of another page of this tree; @own: those
- * that page_tree_free() would release.  Takes time for all tables of @t.
+ * Count the stored pages of @t.  @shared: pages that another tree, the caller,
+ * or another page of @t refers to as well; @own: all others, which
+ * page_tree_free() would release.  Takes time for all tables of @t.
  */
 void page_tree_count(const PageTree *t, uint64_t *shared, uint64_t *own);
 
