@@ -115,7 +115,6 @@ bool baseline_fits(const GArray *all, const RamResetBlockList *list)
 
         if (i == all->len || base->rb != blk->rb ||
             base->host != blk->map.host || base->len != blk->map.len ||
-            base->owner != blk->owner ||
             !base->copy != (blk->ignored || !blk->map.len)) {
             return false;
         }

@@ -274,29 +274,6 @@ def test_jobs(tmp_path, fast_accel):
                                         'devices': [DISK]})
 
 
-def test_snapshots_that_take_turns_are_not_kept(tmp_path, fast_accel):
-    """Once that has been of no use; loads that repeat are rewound again."""
-    with boot(tmp_path, fast_accel, options=',verify=on') as guest:
-        for tag in TAGS:
-            guest.ask('fill', START, MIB, ord(tag))
-            guest.save(tag)
-
-        def load(tag: str) -> dict:
-            guest.load(tag)
-            guest.ask('check-fill', START, MIB, ord(tag))
-            return guest.last_load()
-
-        for tag in (*TAGS, *TAGS):
-            last = load(tag)
-        assert 'alternate' in load(TAGS[0])['blocker']
-        assert 'alternate' in guest.qmp('query-ram-reset')['rewind']['blocker']
-        assert 'alternate' in load(TAGS[0])['blocker']
-        for _ in range(3):
-            assert load(TAGS[0])['rewound']
-        assert 'another' in load(TAGS[1])['blocker']
-        assert load(TAGS[1])['rewound']
-
-
 def test_stock_loads_what_was_saved(tmp_path, fast_accel):
     """
     Pages that were saved as zero without being read are undone too.  If no
