@@ -80,6 +80,12 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
  */
 
 /**
+ * ram_reset_has_vmstate: whether @sn in @bs has a VM state, in the image or in
+ * the memory of this QEMU
+ */
+bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_load_prepare: check that a load may begin
  *
  * @bs: the image with the VM state
@@ -248,6 +254,20 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices);
 void ram_reset_save_sync(void);
 
 bool ram_reset_do_save_zero(const void *page);
+
+/**
+ * ram_reset_save_pages: the number of pages to write of a block of @pages; 0 if
+ * this is a save whose RAM stays in memory
+ *
+ * Called in any thread that saves RAM.
+ */
+uint64_t ram_reset_save_pages(uint64_t pages);
+
+/**
+ * ram_reset_save_size: the size of the VM state in the image, of @size bytes
+ * that have been written; 0 if they are in memory
+ */
+uint64_t ram_reset_save_size(uint64_t size);
 
 /**
  * ram_reset_save_zero: whether the target page at @page is known to be zero

@@ -103,6 +103,7 @@ struct RamResetClass {
  * @template_limit: size that all templates there may have in bytes; 0: half of
  *     the file system
  * @new_vmgenid: give the VM a new generation ID with each load
+ * @save_kind: the place for the RAM and the devices of new snapshots
  * @load_unchanged: load also devices that are as the snapshot has them
  * @threads: for clearing in place; 0: one per host CPU, at most 8
  * @keep_disks: names of disks that snapshots exclude
@@ -120,6 +121,7 @@ struct RamReset {
     int template_fd;
     uint64_t template_limit;
     bool new_vmgenid, load_unchanged;
+    RamResetSaveKind save_kind;
     uint32_t threads;
     strList *keep_disks;
     bool completed, warned;

@@ -41,6 +41,11 @@ bool ram_reset_rewind_wanted(void);
 bool ram_reset_unchanged_devices_wanted(void);
 
 /**
+ * ram_reset_save_kind: the place for the RAM and the devices of a new snapshot
+ */
+RamResetSaveKind ram_reset_save_kind(void);
+
+/**
  * RamResetMakeRoom: drop a point, since all points together have reached
  * rewind-limit; false if the caller has none to drop
  */
@@ -52,8 +57,11 @@ typedef bool RamResetMakeRoom(void);
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
  *     or will map it again.  RAM is compared with the baseline then.  Otherwise
  *     only the changes since the last point are looked at, if they are known.
+ * @point: the number of a point that RAM is equal to, since it has been loaded
+ *     by ram_reset_copy_point(); 0 to record a new one
  * @make_room: called if there is no room for the pages of another point; if it
- *     drops too few, all points are dropped and RAM becomes the baseline
+ *     drops too few, all points are dropped and RAM becomes the baseline, unless
+ *     a point is pinned
  *
  * vCPUs are stopped, I/O drained.  Call this between
  * ram_reset_complete_zeroing() and ram_reset_finish(), or outside of a reset.
@@ -61,7 +69,8 @@ typedef bool RamResetMakeRoom(void);
  * Returns: the number of the point; 0 if no object requests it, or if it is
  * impossible, which is warned of once
  */
-uint64_t ram_reset_take_point(bool loaded, RamResetMakeRoom *make_room);
+uint64_t ram_reset_take_point(bool loaded, uint64_t point,
+                              RamResetMakeRoom *make_room);
 
 /**
  * ram_reset_has_point: whether the point with this number is still there; 0 is
@@ -80,6 +89,26 @@ void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info);
  * ram_reset_drop_point: free the point with this number, if it is still there
  */
 void ram_reset_drop_point(uint64_t point);
+
+/**
+ * ram_reset_pin_point: no image has the RAM of this point, so it stays whatever
+ * happens until it is dropped.  RAM may be changed without the log meanwhile.
+ */
+void ram_reset_pin_point(uint64_t point);
+
+/**
+ * ram_reset_point_fits: whether RAM has the blocks that it had when the point
+ * was taken, so that ram_reset_copy_point() may be called
+ */
+bool ram_reset_point_fits(uint64_t point);
+
+/**
+ * ram_reset_copy_point: make RAM equal to a point, however it has been changed
+ *
+ * For a point that fits, when a blocker keeps ram_reset_rewind() from being
+ * called.  As for ram_reset_begin(), but all is done at once.
+ */
+void ram_reset_copy_point(uint64_t point);
 
 /**
  * ram_reset_keep_log: QEMU is going to clear the dirty log for a savevm; keep

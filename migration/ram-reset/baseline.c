@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -78,6 +79,10 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
 {
     watch_migration();
     ram_reset_snapshot_set_current(s);
+    if (s->vmstate) {
+        ram_reset_take_point(loaded, s->point, make_room);
+        return;
+    }
     ram_reset_drop_point(s->point);
     s->point = 0;
     s->was_rewound = false;
@@ -87,7 +92,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
         ram_reset_stop_tracking();
         return;
     }
-    s->point = ram_reset_take_point(loaded, make_room);
+    s->point = ram_reset_take_point(loaded, 0, make_room);
     s->ignore_shared = migrate_ignore_shared();
     ram_reset_snapshots_trim();
     if (s->point && s->ram_end <= 0) {
@@ -98,11 +103,31 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
 void ram_reset_baseline_of_load(RamResetSnapshot *s)
 {
     if (s == ram_reset_snapshot_current() || wasted < MAX_WASTED ||
-        ram_reset_has_template()) {
+        s->vmstate || ram_reset_has_template()) {
         record_baseline(s, true);
     } else {
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
     }
+}
+
+/* Only a snapshot that an image has may be dropped for it */
+uint64_t ram_reset_baseline_of_memory(Error **errp)
+{
+    ERRP_GUARD();
+    const RamResetBlocker *why;
+    g_autofree char *text = NULL;
+    uint64_t point = ram_reset_take_point(false, 0, make_room);
+
+    watch_migration();
+    if (!point) {
+        why = ram_reset_rewind_blocker();
+        text = ram_reset_blocker_text(why);
+        error_setg(errp, "QEMU cannot keep RAM in memory: %s",
+                   text ?: "no object has rewind=on");
+        error_append_hint(errp, "%s, or set save-kind=image.\n",
+                          why ? why->remedy : "set rewind=on");
+    }
+    return point;
 }
 
 void ram_reset_note_rewind(RamResetSnapshot *s)

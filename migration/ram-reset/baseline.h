@@ -46,6 +46,15 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s);
 void ram_reset_baseline_of_save(RamResetSnapshot *s);
 
 /**
+ * ram_reset_baseline_of_memory: take a point of RAM for a save of a snapshot
+ * that is in memory only
+ *
+ * Returns: the number of the point, which the caller pins or drops; 0 with
+ *     @errp set on failure
+ */
+uint64_t ram_reset_baseline_of_memory(Error **errp);
+
+/**
  * ram_reset_note_rewind: a load rewinds to @s
  */
 void ram_reset_note_rewind(RamResetSnapshot *s);

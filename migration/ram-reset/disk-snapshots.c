@@ -9,6 +9,7 @@
 #include "block/block_int.h"
 #include "system/block-backend.h"
 #include "system/ram-reset-disks.h"
+#include "migration/ram-reset.h"
 #include "migration/ram-reset/disk-snapshots.h"
 
 static void unref_disk(gpointer bs)
@@ -173,7 +174,7 @@ GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
         const DiskSnapshot *vm = &g_array_index(all, DiskSnapshot, i);
         GArray *snapshots;
 
-        if (vm->bs == bs && vm->sn.vm_state_size) {
+        if (vm->bs == bs && ram_reset_has_vmstate(bs, &vm->sn)) {
             snapshots = find_in_all_disks(disks, all, vm, &without);
             if (snapshots) {
                 *sn = vm->sn;

@@ -25,6 +25,7 @@
 #include "migration/ram-reset/query.h"
 #include "migration/ram-reset/save.h"
 #include "migration/ram-reset/verify/devices.h"
+#include "migration/ram-reset/verify/digest.h"
 #include "migration/ram-reset/verify/ram.h"
 #include "migration/ram-reset/vmstate/mapped-ram.h"
 #include "migration/ram-reset/vmstate/ram-sections.h"
@@ -63,6 +64,22 @@ static int64_t load_now(void)
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
 }
 
+/* Such a snapshot must fit exactly */
+static bool check_memory(const RamResetSnapshot *s, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (!s->vmstate ||
+        (ram_reset_enabled() && ram_reset_point_fits(s->point))) {
+        return true;
+    }
+    error_setg(errp, "Snapshot '%s' is in memory, and RAM has other blocks or "
+               "no ram-reset object", s->info.name);
+    error_append_hint(errp, "Plug memory and objects as they were, or load a "
+                      "snapshot of an image.\n");
+    return false;
+}
+
 bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
                             bool has_devices, strList *devices, Error **errp)
 {
@@ -76,7 +93,8 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
         return false;
     }
     snapshot = ram_reset_snapshot_get(bs, sn);
-    if (!ram_reset_check_load(snapshot, bs, errp)) {
+    if (!ram_reset_check_load(snapshot, bs, errp) ||
+        !check_memory(snapshot, errp)) {
         return false;
     }
     ram_reset_monitors_no_delay();
@@ -105,8 +123,8 @@ QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
     if (write) {
         return ram_reset_save_open(bs);
     }
-    return load.plan.way == LOAD_REWIND
-           ? vmstate_cache_open(&s->cache, bs, s->ram_end,
+    return load.plan.way == LOAD_REWIND || load.plan.way == LOAD_COPY
+           ? vmstate_cache_open(&s->cache, s->vmstate, bs, s->ram_end,
                                 s->info.vm_state_size)
            : ram_stream_open(bs);
 }
@@ -153,7 +171,7 @@ bool ram_reset_load_skip(QEMUFile *f)
     int64_t ram_end = load.plan.ram_end;
     bool mapped = migrate_mapped_ram() && ram_reset_enabled();
 
-    if (!load.active || (!ram_reset_rewind_wanted() &&
+    if (!load.active || (!ram_end && !ram_reset_rewind_wanted() &&
                          !ram_reset_templates_wanted() &&
                          !ram_reset_verify_wanted() && !mapped)) {
         return false;
@@ -172,7 +190,7 @@ bool ram_reset_load_skip(QEMUFile *f)
     load.skipped = load.sections.count == 2 &&
                    ram_sections_skip(&load.sections, ram_end);
     if (load.sections.count == 2 && !load.skipped) {
-        if (load.plan.unchanged) {
+        if (load.plan.unchanged || load.snapshot->vmstate) {
             error_setg(&load.verdict.err, "the end of RAM in the VM state has "
                        "moved, and unchanged devices were not loaded");
         }
@@ -240,7 +258,9 @@ void ram_reset_load_ram_done(int ret)
     }
     load.times.ram_loaded = load.times.ram_verified = load_now();
     if (last_section && ram_reset_verify_wanted() && !v->err) {
-        v->verified = ram_reset_check_content(load.bs, &v->err);
+        v->verified = load.snapshot->vmstate
+                      ? ram_reset_check_digest(load.snapshot->digest, &v->err)
+                      : ram_reset_check_content(load.bs, &v->err);
         load.times.ram_verified = load_now();
     }
 }
@@ -257,7 +277,7 @@ static bool load_is_valid(int ret, Error **errp)
     if (ret > 0) {
         error_setg(errp, "the VM state asks QEMU to end the load");
     } else if (v->err) {
-        if (load.plan.way != LOAD_WHOLE) {
+        if (load.plan.way != LOAD_WHOLE && !load.snapshot->vmstate) {
             ram_reset_template_remove("its RAM is not what the snapshot has");
         }
         error_propagate(errp, g_steal_pointer(&v->err));
@@ -270,8 +290,8 @@ static bool load_is_valid(int ret, Error **errp)
     } else {
         /* The position of devices in a mapped-ram snapshot is unknown */
         return !ram_reset_verify_wanted() || migrate_mapped_ram() ||
-               ram_reset_check_devices(load.bs, &load.snapshot->info, ram_end,
-                                       errp);
+               ram_reset_check_devices(load.bs, &load.snapshot->info,
+                                       load.snapshot->vmstate, ram_end, errp);
     }
     return false;
 }

@@ -116,6 +116,7 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
         DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
 
         if (!overwrite_is_older(s)) {
+            ram_reset_snapshot_forget(s->bs, &s->sn);
             bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, NULL);
         }
     }

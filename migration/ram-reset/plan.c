@@ -17,6 +17,11 @@
 
 static void plan_to_load(LoadPlan *p, BlockDriverState *bs)
 {
+    if (p->snapshot->vmstate) {
+        p->way = LOAD_COPY;
+        p->ram_end = p->snapshot->ram_end;
+        return;
+    }
     p->identity = ram_reset_template_identity(p->snapshot, bs);
     p->way = p->identity ? LOAD_TEMPLATE : LOAD_WHOLE;
 }
@@ -105,6 +110,10 @@ void load_plan_begin_ram(LoadPlan *p)
         return;
     }
     ram_reset_template_close();
+    if (p->way == LOAD_COPY) {
+        ram_reset_copy_point(p->snapshot->point);
+        return;
+    }
     if (p->way != LOAD_TEMPLATE || !begin_template(p)) {
         /* QEMU calls no hook for the pages of a mapped-ram snapshot */
         ram_reset_begin(!migrate_mapped_ram(), p->snapshot->info.vm_state_size);

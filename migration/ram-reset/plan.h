@@ -14,11 +14,15 @@ typedef enum LoadWay {
     LOAD_WHOLE,                 /* QEMU reads all of the VM state */
     LOAD_TEMPLATE,              /* RAM is that of a file; devices are read */
     LOAD_REWIND,                /* RAM is restored; changed devices are read */
+    LOAD_COPY,                  /* RAM is compared with that in memory */
 } LoadWay;
 
 /**
  * LoadPlan: the way of a load; decided before the system reset, which relies on
  * it, and checked after the reset
+ *
+ * A snapshot that is in memory only has no other way than LOAD_REWIND and
+ * LOAD_COPY.
  *
  * In a rewind, the reset skips unchanged devices, ROMs and the memory map, and
  * QEMU does not read their state afterwards.  Both must agree, so the plan is
@@ -75,7 +79,7 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs);
 void load_plan_begin_ram(LoadPlan *p);
 
 /**
- * load_plan_give_up: change the plan to load RAM and all devices
+ * load_plan_give_up: change the plan to load all of RAM and all devices
  *
  * @why: the blocker of a rewind, which is copied
  *

@@ -27,8 +27,10 @@
 #include "migration/ram-reset/qcow2.h"
 #include "migration/ram-reset/save.h"
 #include "migration/ram-reset/snapshot.h"
+#include "migration/ram-reset/verify/digest.h"
 #include "migration/ram-reset/vmstate/format.h"
 #include "migration/ram-reset/vmstate/mapped-ram.h"
+#include "migration/ram-reset/vmstate/memory.h"
 
 static struct {
     /* The saving thread; written before ram_reset_flags.saving is set */
@@ -36,6 +38,9 @@ static struct {
     /* Position of the last RAM footer in the last VM state, in bytes; BQL */
     int64_t ram_end;
     bool writing;               /* the VM state is being written; BQL */
+    bool in_memory;             /* ... to memory, and RAM stays there; BQL */
+    GByteArray *vmstate;        /* if so, the VM state; BQL */
+    uint64_t point;             /* and the point with RAM; 0: none yet; BQL */
     int64_t file_length;        /* of the image before that, in bytes; BQL */
 } save;
 
@@ -63,8 +68,19 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
         error_setg(errp, "No snapshot can be saved: %s", blocker);
         return false;
     }
+    save.in_memory = ram_reset_save_kind() == RAM_RESET_SAVE_KIND_MEMORY;
+    if (save.in_memory && !ram_reset_rewind_wanted()) {
+        error_setg(errp, "save-kind=memory needs an object with rewind=on");
+        return false;
+    }
     return ram_reset_vm_is_whole(errp) &&
            check_disks(has_devices, devices, errp);
+}
+
+static bool is_savevm(void)
+{
+    return qemu_get_thread_id() == getpid() &&
+           !migrate_get_current()->migration_thread_running;
 }
 
 /*
@@ -74,8 +90,7 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
  */
 void ram_reset_save_sync(void)
 {
-    bool savevm = qemu_get_thread_id() == getpid() &&
-                  !migrate_get_current()->migration_thread_running;
+    bool savevm = is_savevm();
 
     if (savevm && ram_reset_rewind_wanted()) {
         ram_reset_keep_log();
@@ -108,6 +123,33 @@ void ram_reset_save_ram_done(QEMUFile *f)
                    ? 0 : qemu_file_transferred(f) + RAM_RECORD;
 }
 
+uint64_t ram_reset_save_size(uint64_t size)
+{
+    return save.in_memory ? 0 : size;
+}
+
+uint64_t ram_reset_save_pages(uint64_t pages)
+{
+    return save.in_memory && is_savevm() ? 0 : pages;
+}
+
+static void note_saved_in_memory(BlockDriverState *bs,
+                                 const QEMUSnapshotInfo *sn)
+{
+    RamResetSnapshot *s = ram_reset_snapshot_get(bs, sn);
+
+    s->ram_end = save.ram_end;
+    s->vmstate = g_byte_array_free_to_bytes(g_steal_pointer(&save.vmstate));
+    s->summary = ram_reset_summary_of_memory(s->vmstate, s->ram_end);
+    s->digest = ram_reset_verify_wanted() ? ram_reset_digest() : NULL;
+    s->point = save.point;
+    save.point = 0;
+    ram_reset_pin_point(s->point);
+    s->ignore_shared = migrate_ignore_shared();
+    ram_reset_snapshot_set_current(s);
+    s->map = ram_reset_map_copy();
+}
+
 static void note_saved(BlockDriverState *bs, const char *name)
 {
     g_autofree char *identity = NULL;
@@ -116,6 +158,10 @@ static void note_saved(BlockDriverState *bs, const char *name)
 
     ram_reset_snapshot_set_current(NULL);
     if (!ram_reset_enabled() || bdrv_snapshot_find(bs, &sn, name) < 0) {
+        return;
+    }
+    if (save.in_memory) {
+        note_saved_in_memory(bs, &sn);
         return;
     }
     s = ram_reset_snapshot_get(bs, &sn);
@@ -136,6 +182,10 @@ QEMUFile *ram_reset_save_open(BlockDriverState *bs)
     g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
 
     save.writing = true;
+    if (save.in_memory) {
+        save.vmstate = g_byte_array_new();
+        return vmstate_memory_create(save.vmstate);
+    }
     save.file_length = ram_reset_qcow2_file_length(bs);
     ram_reset_qcow2_clear_vmstate(bs);
     return qemu_file_new_output(QIO_CHANNEL(ioc));
@@ -156,12 +206,28 @@ static bool check_disk(BlockDriverState *bs, bool has_devices,
     return true;
 }
 
+/* Before an old snapshot of the name is deleted, so that a failure loses none */
+static bool take_memory(Error **errp)
+{
+    if (save.ram_end <= 0) {
+        error_setg(errp, "The snapshot cannot be saved in memory: its VM state "
+                   "has devices between the sections of RAM");
+        return false;
+    }
+    save.point = ram_reset_baseline_of_memory(errp);
+    return save.point;
+}
+
 static bool save_complete(BlockDriverState *bs, const char *name,
                           bool has_devices, strList *devices, Error **errp)
 {
     bool ok;
 
     if (!check_disk(bs, has_devices, devices, errp)) {
+        ram_reset_save_undo(name, has_devices, devices);
+        return false;
+    }
+    if (save.in_memory && !take_memory(errp)) {
         ram_reset_save_undo(name, has_devices, devices);
         return false;
     }
@@ -181,10 +247,13 @@ int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
     if (ret >= 0 && !save_complete(bs, name, has_devices, devices, errp)) {
         ret = -EIO;
     }
-    if (ret < 0 && save.writing) {
+    if (ret < 0 && save.writing && !save.in_memory) {
         ram_reset_qcow2_drop_vmstate(bs, save.file_length);
     }
-    save.writing = false;
+    ram_reset_drop_point(save.point);
+    save.point = 0;
+    g_clear_pointer(&save.vmstate, g_byte_array_unref);
+    save.writing = save.in_memory = false;
     return ret;
 }
 
@@ -206,6 +275,7 @@ bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
     ok = ram_reset_do_save(name, overwrite, vmstate, has_devices, devices,
                            errp);
     ram_reset_overwrite_end();
+    save.in_memory = false;
     g_ptr_array_unref(disks);
     if (!ok) {
         resume_all_vcpus();

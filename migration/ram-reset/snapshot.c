@@ -12,6 +12,7 @@
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
 #include "migration/options.h"
+#include "migration/ram-reset.h"
 #include "migration/ram-reset/snapshot.h"
 
 /* A fuzzer loads few snapshots often; QEMU reads the header of each once */
@@ -61,12 +62,14 @@ static void free_snapshot(void *opaque)
 
     assert(s != snapshots.current);
     drop_rewind_state(s);
+    g_clear_pointer(&s->vmstate, g_bytes_unref);
+    g_free(s->digest);
     g_clear_pointer(&s->summary, ram_reset_summary_free);
     g_free(s->key);
     g_free(s);
 }
 
-/* Except for the current snapshot; NULL if there is no other */
+/* Not the current snapshot, nor one in memory only; NULL if there is no other */
 static RamResetSnapshot *find_oldest(bool with_point)
 {
     RamResetSnapshot *oldest = NULL;
@@ -77,7 +80,7 @@ static RamResetSnapshot *find_oldest(bool with_point)
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         RamResetSnapshot *s = value;
 
-        if (s != snapshots.current &&
+        if (s != snapshots.current && !s->vmstate &&
             (!with_point || ram_reset_has_point(s->point)) &&
             (!oldest || s->last_use < oldest->last_use)) {
             oldest = s;
@@ -108,6 +111,8 @@ RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
             info = g_new0(RamResetKnownSnapshot, 1);
             info->tag = g_strdup(s->info.name);
             info->current = s == snapshots.current;
+            info->kind = s->vmstate ? RAM_RESET_SAVE_KIND_MEMORY
+                                    : RAM_RESET_SAVE_KIND_IMAGE;
             ram_reset_query_point(s->point, info);
             QAPI_LIST_APPEND(tail, info);
         }
@@ -145,6 +150,35 @@ bool ram_reset_snapshot_drop_oldest(bool *was_rewound)
     return s;
 }
 
+RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
+                                          const QEMUSnapshotInfo *sn)
+{
+    g_autofree char *key = make_key(bs, sn);
+
+    return snapshots.by_key ? g_hash_table_lookup(snapshots.by_key, key) : NULL;
+}
+
+bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+{
+    const RamResetSnapshot *s = sn->vm_state_size
+                                ? NULL : ram_reset_snapshot_find(bs, sn);
+
+    return sn->vm_state_size || (s && s->vmstate);
+}
+
+static unsigned count_in_memory(void)
+{
+    GHashTableIter iter;
+    gpointer value;
+    unsigned nr = 0;
+
+    g_hash_table_iter_init(&iter, snapshots.by_key);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        nr += ((RamResetSnapshot *)value)->vmstate != NULL;
+    }
+    return nr;
+}
+
 RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
                                          const QEMUSnapshotInfo *sn)
 {
@@ -157,7 +191,8 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
     }
     s = g_hash_table_lookup(snapshots.by_key, key);
     if (!s) {
-        if (g_hash_table_size(snapshots.by_key) == MAX_SNAPSHOTS) {
+        if (g_hash_table_size(snapshots.by_key) - count_in_memory() >=
+            MAX_SNAPSHOTS) {
             g_hash_table_remove(snapshots.by_key, find_oldest(false)->key);
         }
         s = g_new0(RamResetSnapshot, 1);
@@ -185,15 +220,13 @@ void ram_reset_snapshot_set_current(RamResetSnapshot *s)
 void ram_reset_snapshot_forget(BlockDriverState *bs,
                                const QEMUSnapshotInfo *sn)
 {
-    g_autofree char *key = make_key(bs, sn);
-    RamResetSnapshot *s =
-        snapshots.by_key ? g_hash_table_lookup(snapshots.by_key, key) : NULL;
+    RamResetSnapshot *s = ram_reset_snapshot_find(bs, sn);
 
     if (s) {
         if (s == snapshots.current) {
             ram_reset_snapshot_set_current(NULL);
         }
-        g_hash_table_remove(snapshots.by_key, key);
+        g_hash_table_remove(snapshots.by_key, s->key);
     }
 }
 
@@ -209,7 +242,8 @@ const RamResetSummary *ram_reset_snapshot_summary(RamResetSnapshot *s,
     bool with_checksum = ram_reset_templates_wanted();
     RamResetSummary *summary;
 
-    if (s->summary && (s->summary->checksum || !with_checksum)) {
+    if (s->summary &&
+        (s->summary->checksum || !with_checksum || s->vmstate)) {
         return s->summary;
     }
     summary = ram_reset_summary_read(bs, &s->info, with_checksum, errp);
@@ -240,7 +274,7 @@ char *ram_reset_snapshot_identity(RamResetSnapshot *s, BlockDriverState *bs,
 
 char *ram_reset_template_identity(RamResetSnapshot *s, BlockDriverState *bs)
 {
-    if (!ram_reset_templates_wanted() || migrate_mapped_ram()) {
+    if (!ram_reset_templates_wanted() || migrate_mapped_ram() || s->vmstate) {
         return NULL;
     }
     return ram_reset_snapshot_identity(s, bs, !migrate_ignore_shared());

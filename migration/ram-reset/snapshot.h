@@ -28,6 +28,10 @@
  *     in bytes; 0 if it is unknown, or if something else lies between RAM
  *     sections, other than the first two
  *
+ * A snapshot that is in memory only has, until it is deleted:
+ * @vmstate: the VM state, with no or few pages of RAM; NULL if an image has it
+ * @digest: the checksum of RAM for verify=on; NULL if that was off
+ *
  * State for a rewind, which a snapshot has until its point is dropped:
  * @point: the number of the point with its RAM; it may have been dropped, see
  *     ram_reset_has_point() (ram-reset/baseline.c)
@@ -49,6 +53,8 @@ typedef struct RamResetSnapshot {
     RamResetSummary *summary;
     int64_t ram_end;
 
+    GBytes *vmstate;
+    char *digest;
     uint64_t point;
     bool ignore_shared, was_rewound;
     VMStateCache cache;
@@ -62,8 +68,9 @@ typedef struct RamResetSnapshot {
 /**
  * ram_reset_snapshot_get: find or make the object for @sn in @bs
  *
- * Returns: a borrowed reference.  The table has 256 objects: this one lives
- *     while it is the current snapshot, and until 255 others have been used.
+ * Returns: a borrowed reference.  The table has 256 objects beside those of
+ *     snapshots that are in memory only: this one lives while it is the current
+ *     snapshot, and until 255 others have been used.
  */
 RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
                                          const QEMUSnapshotInfo *sn);
@@ -96,13 +103,22 @@ void ram_reset_snapshot_forget(BlockDriverState *bs,
  * ram_reset_snapshot_drop_oldest: drop the point of the snapshot that was used
  * least lately, and its state for a rewind
  *
- * Does not drop that of the current snapshot.
+ * Does not drop that of the current snapshot, nor of one that is in memory only.
  *
  * @was_rewound: set to whether a load has rewound to it; may be NULL
  *
  * Returns: false if no other snapshot has a point
  */
 bool ram_reset_snapshot_drop_oldest(bool *was_rewound);
+
+/**
+ * ram_reset_snapshot_find: the object for @sn in @bs
+ *
+ * Returns: a borrowed reference, which does not count as use; NULL if there is
+ *     none
+ */
+RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
+                                          const QEMUSnapshotInfo *sn);
 
 /**
  * ram_reset_query_snapshots: the snapshots with a point, the one used last

@@ -378,6 +378,7 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
         "Threads for clearing in place; 0 means one per host CPU, at most 8");
     ram_reset_add_keep_disks(oc);
     ram_reset_add_unchanged_devices(oc);
+    ram_reset_add_save_kind(oc);
 }
 
 static const TypeInfo ram_reset_types[] = {

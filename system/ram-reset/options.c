@@ -170,6 +170,37 @@ void ram_reset_add_unchanged_devices(ObjectClass *oc)
         "Leave devices alone that are as the snapshot has them");
 }
 
+static bool saves_in_memory(const RamReset *rr)
+{
+    return rr->save_kind == RAM_RESET_SAVE_KIND_MEMORY;
+}
+
+RamResetSaveKind ram_reset_save_kind(void)
+{
+    return find_object(saves_in_memory) ? RAM_RESET_SAVE_KIND_MEMORY
+                                        : RAM_RESET_SAVE_KIND_IMAGE;
+}
+
+static int ram_reset_get_save_kind(Object *obj, Error **errp)
+{
+    return RAM_RESET(obj)->save_kind;
+}
+
+static void ram_reset_set_save_kind(Object *obj, int value, Error **errp)
+{
+    RAM_RESET(obj)->save_kind = value;
+}
+
+void ram_reset_add_save_kind(ObjectClass *oc)
+{
+    object_class_property_add_enum(oc, "save-kind", "RamResetSaveKind",
+                                   &RamResetSaveKind_lookup,
+                                   ram_reset_get_save_kind,
+                                   ram_reset_set_save_kind);
+    object_class_property_set_description(oc, "save-kind",
+        "Where new snapshots have RAM and devices: image or memory");
+}
+
 void ram_reset_warn_of_idle_limits(RamReset *rr)
 {
     const char *type = object_get_typename(OBJECT(rr));

@@ -67,7 +67,12 @@ STUB_VOID(void ram_reset_map_thaw(void))
 STUB_VOID(void ram_reset_code_finish(bool valid, bool loaded))
 STUB(bool ram_reset_rewind_wanted(void), false)
 STUB(bool ram_reset_unchanged_devices_wanted(void), false)
-STUB(uint64_t ram_reset_take_point(bool loaded, RamResetMakeRoom *make_room), 0)
+STUB(RamResetSaveKind ram_reset_save_kind(void), RAM_RESET_SAVE_KIND_IMAGE)
+STUB(uint64_t ram_reset_take_point(bool loaded, uint64_t point,
+                                   RamResetMakeRoom *make_room), 0)
+STUB_VOID(void ram_reset_pin_point(uint64_t point))
+STUB(bool ram_reset_point_fits(uint64_t point), false)
+STUB_VOID(void ram_reset_copy_point(uint64_t point))
 STUB(bool ram_reset_has_point(uint64_t point), false)
 STUB_VOID(void ram_reset_query_point(uint64_t point,
                                      RamResetKnownSnapshot *info))

@@ -230,12 +230,13 @@ static bool verify_sections(const DeviceSections *a, const DeviceSections *b,
 }
 
 bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                             int64_t from, Error **errp)
+                             GBytes *memory, int64_t from, Error **errp)
 {
     ERRP_GUARD();
     DeviceSections snapshot = {}, machine = {};
-    bool ok = device_sections_load(&snapshot, bs, sn->vm_state_size, from,
-                                   errp) &&
+    bool ok = (memory ? device_sections_of_memory(&snapshot, memory, from, errp)
+                      : device_sections_load(&snapshot, bs, sn->vm_state_size,
+                                             from, errp)) &&
               ram_reset_save_devices(&machine, errp) &&
               ram_reset_undo_save_changes(&snapshot, errp);
 

@@ -28,6 +28,7 @@ bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
  * has just been loaded
  *
  * @bs: the image with the VM state of @sn, which is the current one
+ * @memory: the VM state, if no image has it; else NULL
  * @from: the position in it of the footer of the last RAM section, in bytes; 0
  *     or negative if it is unknown
  *
@@ -38,6 +39,6 @@ bool ram_reset_compare_section(const DeviceSection *a, const DeviceSection *b,
  *     the VM state cannot be compared
  */
 bool ram_reset_check_devices(BlockDriverState *bs, const QEMUSnapshotInfo *sn,
-                             int64_t from, Error **errp);
+                             GBytes *memory, int64_t from, Error **errp);
 
 #endif

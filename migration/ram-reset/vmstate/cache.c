@@ -33,7 +33,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(CacheChannel, CACHE_CHANNEL)
 struct CacheChannel {
     QIOChannel parent_obj;
 
-    BlockDriverState *bs;
+    BlockDriverState *bs;       /* NULL: all of the VM state is cached */
     uint64_t offset;
     VMStateCache cache;         /* has its own references */
 };
@@ -59,6 +59,16 @@ static bool cache_read_part(BlockDriverState *bs, VMStatePart *part,
     return true;
 }
 
+static void cache_use_memory(VMStateCache *c, GBytes *memory, uint64_t ram_end)
+{
+    uint64_t size = g_bytes_get_size(memory);
+
+    c->parts[0].bytes = g_bytes_new_from_bytes(memory, 0, ram_end);
+    c->parts[1].start = ram_end;
+    c->parts[1].bytes = g_bytes_new_from_bytes(memory, ram_end, size - ram_end);
+    c->skips = g_array_new(false, false, sizeof(VMStateRange));
+}
+
 static void cache_fill(VMStateCache *c, BlockDriverState *bs, uint64_t ram_end,
                        uint64_t size)
 {
@@ -71,17 +81,22 @@ static void cache_fill(VMStateCache *c, BlockDriverState *bs, uint64_t ram_end,
     }
 }
 
-QEMUFile *vmstate_cache_open(VMStateCache *c, BlockDriverState *bs,
-                             uint64_t ram_end, uint64_t size)
+QEMUFile *vmstate_cache_open(VMStateCache *c, GBytes *memory,
+                             BlockDriverState *bs, uint64_t ram_end,
+                             uint64_t size)
 {
     g_autoptr(CacheChannel) channel = NULL;
 
-    if (!c->skips) {
+    if (!c->skips && memory) {
+        cache_use_memory(c, memory, ram_end);
+    } else if (!c->skips) {
         cache_fill(c, bs, ram_end, size);
     }
     channel = CACHE_CHANNEL(object_new(TYPE_CACHE_CHANNEL));
-    channel->bs = bs;
-    bdrv_ref(bs);
+    if (!memory) {
+        channel->bs = bs;
+        bdrv_ref(bs);
+    }
     if (c->skips) {
         channel->cache = *c;
         g_array_ref(c->skips);
@@ -155,6 +170,9 @@ static ssize_t cache_readv(QIOChannel *ioc, const struct iovec *iov,
             c->offset = part->start + at + size;
             return size;
         }
+    }
+    if (!c->bs) {
+        return 0;
     }
     qemu_iovec_init_external(&qiov, (struct iovec *)iov, niov);
     ret = bdrv_readv_vmstate(c->bs, &qiov, c->offset);

@@ -39,7 +39,8 @@ typedef struct VMStateCache {
  * vmstate_cache_open: open a VM state for reading, through the cache
  *
  * @c: filled first if it is empty
- * @bs: the image with the VM state
+ * @memory: the VM state, if no image has it; else NULL
+ * @bs: the image with the VM state; not used if it is in @memory
  * @ram_end: the position in it of the footer of the last RAM section, in bytes
  * @size: the size of the VM state, in bytes
  *
@@ -48,8 +49,9 @@ typedef struct VMStateCache {
  *
  * Returns: a file, to be closed by the caller
  */
-QEMUFile *vmstate_cache_open(VMStateCache *c, BlockDriverState *bs,
-                             uint64_t ram_end, uint64_t size);
+QEMUFile *vmstate_cache_open(VMStateCache *c, GBytes *memory,
+                             BlockDriverState *bs, uint64_t ram_end,
+                             uint64_t size);
 
 /**
  * vmstate_cache_devices: the part behind RAM, and its @size in bytes

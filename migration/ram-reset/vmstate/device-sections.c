@@ -177,6 +177,20 @@ static uint8_t *read_last_bytes(BlockDriverState *bs, uint64_t size,
            ? g_steal_pointer(&data) : NULL;
 }
 
+bool device_sections_of_memory(DeviceSections *s, GBytes *vmstate,
+                               uint64_t from, Error **errp)
+{
+    SectionBytes bytes = {
+        .what = "the snapshot",
+        .footers = migrate_get_current()->send_section_footer,
+    };
+
+    bytes.data = g_bytes_get_data(vmstate, &bytes.len);
+    bytes.data += from;
+    bytes.len -= from;
+    return device_sections_read(s, &bytes, errp);
+}
+
 bool device_sections_load(DeviceSections *s, BlockDriverState *bs,
                           uint64_t size, int64_t from, Error **errp)
 {

@@ -78,6 +78,15 @@ bool device_sections_read(DeviceSections *s, const SectionBytes *bytes,
                           Error **errp);
 
 /**
+ * device_sections_of_memory: as device_sections_read(), for a VM state in memory
+ *
+ * @vmstate: must live as long as the sections
+ * @from: the position in it of the footer of the last RAM section, in bytes
+ */
+bool device_sections_of_memory(DeviceSections *s, GBytes *vmstate,
+                               uint64_t from, Error **errp);
+
+/**
  * device_sections_load: as device_sections_read(), for an image
  *
  * @bs: shows the VM state, of @size bytes

@@ -10,6 +10,7 @@
 #include "block/block.h"
 #include "block/block_int-global-state.h"
 #include "migration/qemu-file.h"
+#include "migration/ram-reset/vmstate/cache.h"
 #include "migration/ram-reset/vmstate/device-sections.h"
 #include "migration/ram-reset/vmstate/stream.h"
 #include "migration/ram-reset/vmstate/summary.h"
@@ -80,6 +81,11 @@ static BlockDriverState *open_snapshot(BlockDriverState *bs,
     return image;
 }
 
+static const RamStreamVisitor summary_visitor = {
+    .configuration = summary_add_configuration,
+    .block = summary_add_block,
+};
+
 static bool checksum_add(GChecksum *sha, BlockDriverState *image, int64_t at,
                          int64_t len)
 {
@@ -119,14 +125,30 @@ static char *checksum_samples(BlockDriverState *image, uint64_t size)
     return g_strdup(g_checksum_get_string(sha));
 }
 
+RamResetSummary *ram_reset_summary_of_memory(GBytes *vmstate, uint64_t ram_end)
+{
+    RamResetSummary *summary = g_new0(RamResetSummary, 1);
+    VMStateCache cache = {};
+    DeviceSections sections = {};
+    QEMUFile *f = vmstate_cache_open(&cache, vmstate, NULL, ram_end, 0);
+
+    summary->blocks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
+                                            g_free);
+    summary->known = ram_stream_walk(f, &summary_visitor, summary, NULL) ==
+                     RAM_STREAM_DONE;
+    qemu_fclose(f);
+    vmstate_cache_drop(&cache);
+    if (device_sections_of_memory(&sections, vmstate, ram_end, NULL)) {
+        summary->cpus = g_array_ref(sections.description->cpus);
+    }
+    device_sections_clear(&sections);
+    return summary;
+}
+
 RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
                                         const QEMUSnapshotInfo *sn,
                                         bool with_checksum, Error **errp)
 {
-    static const RamStreamVisitor visitor = {
-        .configuration = summary_add_configuration,
-        .block = summary_add_block,
-    };
     BlockDriverState *image = open_snapshot(bs, sn);
     g_autoptr(RamResetSummary) summary = g_new0(RamResetSummary, 1);
     g_autoptr(VMDescription) description = NULL;
@@ -140,7 +162,7 @@ RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
         return g_steal_pointer(&summary);
     }
     f = ram_stream_open(image);
-    res = ram_stream_walk(f, &visitor, summary, &err);
+    res = ram_stream_walk(f, &summary_visitor, summary, &err);
     qemu_fclose(f);
     description = vmdesc_read(image, sn->vm_state_size);
     summary->cpus = description ? g_array_ref(description->cpus) : NULL;

@@ -17,6 +17,7 @@ static void baseline_clear(void *base)
     BaselineBlock *b = base;
 
     ram_copy_free(b->copy);
+    g_free(b->name);
     g_free(b->unwatched);
     g_free(b->pending);
 }
@@ -115,6 +116,7 @@ bool baseline_fits(const GArray *all, const RamResetBlockList *list)
 
         if (i == all->len || base->rb != blk->rb ||
             base->host != blk->map.host || base->len != blk->map.len ||
+            strcmp(base->name, blk->rb->idstr) ||
             !base->copy != (blk->ignored || !blk->map.len)) {
             return false;
         }
@@ -177,6 +179,7 @@ RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
                                  g_strerror(errno));
         }
     }
+    base.name = g_strdup(blk->rb->idstr);
     g_array_append_val(all, base);
     if (base.copy && file) {
         *size += ram_copy_size(base.copy);

@@ -15,8 +15,8 @@
 /**
  * BaselineBlock: the content of a RAM block in the snapshot
  *
- * @host, @len: address and bytes of @rb when @copy was made; if they differ,
- *     this is another block
+ * @name, @host, @len: name, address and bytes of @rb when @copy was made; if
+ *     they differ, this is another block
  * @copy: NULL if the snapshot excludes the block (x-ignore-shared)
  * @compared: the dirty log may lack writes to the block, so that a rewind
  *     compares all of it unless it is @watched
@@ -30,6 +30,7 @@
  */
 typedef struct BaselineBlock {
     RAMBlock *rb;
+    char *name;
     uint8_t *host;
     uint64_t len;
     RamCopy *copy;

@@ -16,11 +16,12 @@ static struct {
     RewindPoint *position;
     uint64_t position_number;   /* of the point equal to @position; 0: none */
     uint64_t last_number;
+    unsigned pinned;
 } points;
 
 static RewindPoint *point_alloc(unsigned nr)
 {
-    RewindPoint *p = g_new(RewindPoint, 1);
+    RewindPoint *p = g_new0(RewindPoint, 1);
 
     p->nr = nr;
     p->trees = g_new0(PageTree *, nr);
@@ -63,8 +64,11 @@ void point_free(RewindPoint *p)
     }
 }
 
-static void point_destroy(void *p)
+static void point_destroy(void *opaque)
 {
+    RewindPoint *p = opaque;
+
+    points.pinned -= p->pinned;
     point_free(p);
 }
 
@@ -128,6 +132,19 @@ void points_drop(uint64_t number)
     if (points.all) {
         g_hash_table_remove(points.all, &number);
     }
+}
+
+void points_pin(uint64_t number)
+{
+    RewindPoint *p = g_hash_table_lookup(points.all, &number);
+
+    points.pinned += !p->pinned;
+    p->pinned = true;
+}
+
+bool points_are_pinned(void)
+{
+    return points.pinned;
 }
 
 PagePool *points_pool(void)

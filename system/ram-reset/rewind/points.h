@@ -24,10 +24,12 @@
 /*
  * @trees: of @nr blocks, in the order of the baseline; NULL for a block without
  *     a copy
+ * @pinned: no image has this RAM
  */
 typedef struct RewindPoint {
     unsigned nr;
     PageTree **trees;
+    bool pinned;
 } RewindPoint;
 
 /*
@@ -65,6 +67,12 @@ const RewindPoint *points_find(uint64_t number);
 
 /* Free the point with this number, if there is one */
 void points_drop(uint64_t number);
+
+/* Pin the point with this number, which exists, until it is dropped */
+void points_pin(uint64_t number);
+
+/* Whether any point is pinned, so that the baseline must stay */
+bool points_are_pinned(void);
 
 /* The pool of all points, between points_begin() and points_end() */
 PagePool *points_pool(void);

@@ -175,7 +175,9 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base,
     drop_code(base, differing);
     restore_account(blk, base, &job, g_strdup_printf(
         "QEMU has compared the whole block with the snapshot: %s",
-        base->unwatched ?: "tracking writes would slow the guest more"));
+        base->unwatched ? base->unwatched : points_position()
+        ? "tracking writes would slow the guest more"
+        : "its writes have not been tracked"));
     return job.counts.dirty;
 }
 
@@ -259,7 +261,7 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
     bool before = ram_reset_dirty_begin_fetch();
     uint64_t sum = 0;
 
-    assert(list->nr == baseline->len && from);
+    assert(list->nr == baseline->len && (from || !track));
     for (unsigned i = 0; i < list->nr; i++) {
         RamResetBlock *blk = &list->blocks[i];
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
@@ -271,8 +273,8 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
         } else {
-            sum += restore_block(blk, base, from->trees[i], to->trees[i], turn,
-                                 track);
+            sum += restore_block(blk, base, from ? from->trees[i] : NULL,
+                                 to->trees[i], turn, track);
         }
         blk->info->reset_ns = get_clock() - start;
     }

@@ -22,13 +22,11 @@
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
 #include "system/ram-reset/rewind/blockers.h"
-#include "system/ram-reset/rewind/changes.h"
 #include "system/ram-reset/rewind/choice.h"
 #include "system/ram-reset/rewind/dirty-log.h"
-#include "system/ram-reset/rewind/events.h"
+#include "system/ram-reset/rewind/internal.h"
 #include "system/ram-reset/rewind/mappings.h"
 #include "system/ram-reset/rewind/points.h"
-#include "system/ram-reset/rewind/record.h"
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/tracking.h"
 #include "system/ram-reset/rewind/watch.h"
@@ -36,18 +34,9 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/trace.h"
 
-/* Protected by the BQL */
-static struct {
-    bool wanted;                /* by an object with rewind=on */
-    GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
-    RamResetBlocker *blocker;   /* why there is no baseline */
-    RamResetBlocker *early;     /* the same, before the first one */
-    unsigned cpus, turn;
-    bool late;                  /* earlier mappings are not noted */
-    uint64_t size;              /* bytes in all copies */
-} rewind_state;
+RewindState rewind_state;
 
-static void free_blocks(void)
+void rewind_free_blocks(void)
 {
     points_end();
     if (rewind_state.blocks) {
@@ -67,21 +56,30 @@ static void set_blocker(RamResetBlocker *why)
     rewind_state.blocker = why;
 }
 
-/* Takes the ownership of @why */
-static void block_baseline(RamResetBlocker *why)
+void rewind_free_unpinned(void)
 {
-    free_blocks();
+    if (!points_are_pinned()) {
+        rewind_free_blocks();
+    } else {
+        points_set_position(NULL);
+        watch_end(rewind_state.blocks);
+    }
+}
+
+void rewind_block(RamResetBlocker *why)
+{
+    rewind_free_unpinned();
     set_blocker(why);
 }
 
 void ram_reset_block_baseline(RamResetBlockerId why)
 {
-    block_baseline(ram_reset_blocker_new(why, NULL));
+    rewind_block(ram_reset_blocker_new(why, NULL));
 }
 
 void ram_reset_drop_baseline(RamResetBlockerId why)
 {
-    if (rewind_state.blocks) {
+    if (points_position()) {
         ram_reset_block_baseline(why);
     }
 }
@@ -125,18 +123,7 @@ static void rewind_follow_options(void)
 /* Registered before any object exists */
 type_init(rewind_follow_options)
 
-static bool rewind_has_block(const void *host)
-{
-    for (unsigned i = 0; rewind_state.blocks && i < rewind_state.blocks->len;
-         i++) {
-        if (g_array_index(rewind_state.blocks, BaselineBlock, i).host == host) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static unsigned count_cpus(void)
+unsigned rewind_count_cpus(void)
 {
     unsigned nr = 0;
     CPUState *cpu;
@@ -145,195 +132,6 @@ static unsigned count_cpus(void)
         nr++;
     }
     return nr;
-}
-
-static uint64_t limit_of(const RamReset *rr)
-{
-    return rr->rewind ? rr->rewind_limit : 0;
-}
-
-/* A snapshot has at most as many bytes as RAM */
-static uint64_t size_limit(const RamResetBlockList *list)
-{
-    return ram_reset_smallest_limit(limit_of) ?: list->bytes;
-}
-
-/* Returns the blocker, owned by the caller; NULL if writes can be tracked */
-static RamResetBlocker *rewind_check(bool loaded)
-{
-    RamResetBlocker *why = tracking_blocker();
-
-    if (why) {
-        return why;
-    }
-    rewind_state.late &= !loaded;
-    if (rewind_state.late) {
-        return ram_reset_blocker_new(RAM_RESET_BLOCKER_OBJECT_LATE, NULL);
-    }
-    return should_mlock(mlock_state)
-           ? ram_reset_blocker_new(RAM_RESET_BLOCKER_MEMORY_LOCKED, NULL)
-           : NULL;
-}
-
-/* The same for a new baseline, which is copied */
-static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list)
-{
-    RamResetBlocker *why = NULL;
-
-    rewind_state.blocks = baseline_new();
-    for (unsigned i = 0; i < list->nr && !why; i++) {
-        why = baseline_add(rewind_state.blocks, &list->blocks[i],
-                           ram_reset_template(), size_limit(list),
-                           &rewind_state.size);
-    }
-    if (!why) {
-        points_begin(rewind_state.blocks, qemu_target_page_size());
-    }
-    return why;
-}
-
-/* Record RAM, which differs from the position in its @changes or as a whole */
-static bool rewind_record(RamResetBlockList *list, bool whole,
-                          RamResetMakeRoom *make_room)
-{
-    g_autoptr(RewindPoint) p = whole ? point_new(rewind_state.blocks)
-                                     : point_copy(points_position());
-
-    if (!record_all(list, rewind_state.blocks, p, whole,
-                    size_limit(list) - rewind_state.size, make_room)) {
-        return false;
-    }
-    points_set_position(g_steal_pointer(&p));
-    return true;
-}
-
-/* A save: RAM differs from the position in what the log has */
-static bool rewind_take_changes(RamResetMakeRoom *make_room)
-{
-    g_autoptr(RamResetBlockList) list = NULL;
-
-    if (ram_reset_rewind_blocker()) {
-        return false;
-    }
-    list = ram_reset_list_blocks();
-    if (!baseline_fits(rewind_state.blocks, list)) {
-        return false;
-    }
-    translated_restart();
-    mappings_count_as_changed();
-    ram_reset_dirty_sync();
-    return rewind_record(list, false, make_room);
-}
-
-/* A whole load: RAM is compared with the baseline; without one it is copied */
-static RamResetBlocker *rewind_take_all(bool loaded,
-                                        RamResetMakeRoom *make_room)
-{
-    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
-    RamResetBlocker *why = rewind_check(loaded);
-
-    if (rewind_state.blocks) {
-        watch_end(rewind_state.blocks);
-    }
-    for (unsigned i = 0; rewind_state.blocks && i < list->nr && !why; i++) {
-        why = baseline_block_blocker(&list->blocks[i]);
-    }
-    if (!why && !(rewind_state.blocks &&
-                  baseline_fits(rewind_state.blocks, list) &&
-                  rewind_record(list, true, make_room))) {
-        free_blocks();
-        why = rewind_take_baseline(list);
-    }
-    why = why ?: tracking_start(rewind_state.blocks);
-    if (!why) {
-        tracking_restart(rewind_state.blocks);
-        watch_begin(rewind_state.blocks);
-    }
-    return why;
-}
-
-uint64_t ram_reset_take_point(bool loaded, RamResetMakeRoom *make_room)
-{
-    int64_t before = get_clock();
-    RamResetBlocker *why;
-
-    assert(bql_locked());
-    if (!ram_reset_rewind_wanted()) {
-        free_blocks();
-        g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
-        return 0;
-    }
-    events_begin(rewind_has_block);
-    if (loaded || !rewind_take_changes(make_room)) {
-        if (!loaded) {
-            free_blocks();
-        }
-        g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
-        rewind_state.cpus = count_cpus();
-        choice_reset();
-        qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
-        ram_reset_vhost_restart_log();
-        translated_restart();
-        why = rewind_take_all(loaded, make_room);
-        if (why) {
-            block_baseline(why);
-            tracking_stop();
-            tracking_warn(why);
-            return 0;
-        }
-    }
-    trace_ram_reset_take_point(rewind_state.size, points_size(),
-                               points_tables(), get_clock() - before);
-    return points_add_position();
-}
-
-bool ram_reset_has_point(uint64_t point)
-{
-    return points_find(point);
-}
-
-void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
-{
-    const RewindPoint *p = points_find(point), *position = points_position();
-
-    for (unsigned i = 0; i < p->nr; i++) {
-        uint64_t shared = 0, own = 0;
-
-        if (p->trees[i]) {
-            page_tree_count(p->trees[i], &shared, &own);
-            info->own_pages += own;
-            info->shared_pages += shared;
-            info->differing_pages +=
-                position ? page_tree_count_diff(p->trees[i], position->trees[i])
-                         : 0;
-        }
-    }
-}
-
-void ram_reset_drop_point(uint64_t point)
-{
-    points_drop(point);
-}
-
-void ram_reset_keep_log(void)
-{
-    bool before;
-
-    if (ram_reset_rewind_blocker()) {
-        qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
-        return;
-    }
-    ram_reset_dirty_sync();
-    before = ram_reset_dirty_begin_fetch();
-    for (unsigned i = 0; i < rewind_state.blocks->len; i++) {
-        BaselineBlock *base = &g_array_index(rewind_state.blocks,
-                                             BaselineBlock, i);
-
-        if (base->copy) {
-            changes_keep(base);
-        }
-    }
-    ram_reset_dirty_end_fetch(before);
 }
 
 const RamResetBlocker *ram_reset_rewind_blocker(void)
@@ -350,12 +148,12 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
         return why ?: ram_reset_blocker(RAM_RESET_BLOCKER_NOTHING_LOADED);
     }
     if (why) {
-        block_baseline(why);
+        rewind_block(why);
     } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     } else if (!baseline_is_of_all(rewind_state.blocks)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_CHANGED);
-    } else if (rewind_state.cpus != count_cpus()) {
+    } else if (rewind_state.cpus != rewind_count_cpus()) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_VCPUS_CHANGED);
     }
     return rewind_state.blocks ? NULL : rewind_state.blocker;

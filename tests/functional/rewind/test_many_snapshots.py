@@ -3,108 +3,11 @@
 
 # Takes: 60 s
 
-import random
-import resource
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from hashlib import blake2b
-
 import pytest
 
-from lib.dma import QtestMachine
-from lib.effort import rounds
 from lib.guests import PAGE, Ring3
-from lib.machine import MIB, RAM, MachineError
-from lib.rewinding import RAM_SIZE, START, boot
-
-SNAPSHOTS = 64
-STEPS = rounds(1500, 250)
-PAGES = (RAM_SIZE - START) // PAGE
-
-
-class Still(QtestMachine):
-    """No vCPU: nobody but the test writes to RAM."""
-
-    def __init__(self, workdir, options: str = '', **kwargs):
-        super().__init__(workdir, ram=RAM_SIZE, strategy='auto',
-                         memory='shared', options=',rewind=on' + options,
-                         **kwargs)
-
-    def put(self, page: int, byte: int, count: int = 1) -> None:
-        self.qtest.ask(f'memset {START + page * PAGE:#x} {count * PAGE:#x} '
-                       f'{byte:#x}')
-
-    def block(self) -> dict:
-        last = self.last_load()
-        assert last['rewound'], last.get('blocker')
-        return next(b for b in last['blocks'] if RAM in b['name'])
-
-    def rewind(self) -> dict:
-        return self.qmp('query-ram-reset')['rewind']
-
-    def known(self) -> dict[str, dict]:
-        return {s['tag']: s for s in self.rewind()['snapshots']}
-
-
-class Explorer:
-    """Saves, goes to, deletes and overwrites snapshots, with a model beside."""
-
-    def __init__(self, guest: Ring3, rng: random.Random):
-        self._guest = guest
-        self._rng = rng
-        self._saved: dict[str, bytes] = {}
-        self.counts: Counter[str] = Counter()
-
-    def step(self) -> None:
-        kinds = {self.write: 30, self.save: 20, self.load: 45, self.delete: 5}
-        kind, = self._rng.choices(list(kinds), list(kinds.values()))
-        kind()
-        self.counts[kind.__name__] += 1
-
-    def _digest(self) -> bytes:
-        return blake2b(self._guest.ram_image()).digest()
-
-    def write(self) -> None:
-        self._guest.cont()
-        for _ in range(self._rng.randrange(1, 4)):
-            count = 1 << self._rng.randrange(7)
-            page = self._rng.randrange(PAGES - count)
-            how = self._rng.choice(('set', 'fill', 'tag'))
-            address = START + page * PAGE
-            seed = self._rng.getrandbits(63)
-            if how == 'tag':
-                self._guest.ask(how, address, count, PAGE, seed)
-            else:
-                self._guest.ask(how, address, count * PAGE,
-                                seed if how == 'fill' else 0)
-        self._guest.stop()
-
-    def save(self) -> None:
-        tag = f't{self._rng.randrange(SNAPSHOTS)}'
-        self._guest.save(tag)
-        self._saved[tag] = self._digest()
-
-    def load(self) -> None:
-        if self._saved:
-            tag = self._rng.choice(list(self._saved))
-            self._guest.load(tag, self._rng.choice(('hmp', 'qmp')))
-            last = self._guest.last_load()
-            assert last['rewound'], last.get('blocker')
-            assert self._digest() == self._saved[tag]
-
-    def delete(self) -> None:
-        if self._saved:
-            tag = self._rng.choice(list(self._saved))
-            self._guest.hmp(f'delvm {tag}')
-            del self._saved[tag]
-
-    def check_all(self) -> None:
-        known = self._guest.qmp('query-ram-reset')['rewind']['snapshots']
-        assert {s['tag'] for s in known} == set(self._saved)
-        for tag in self._saved:
-            self._guest.load(tag)
-            assert self._digest() == self._saved[tag]
+from lib.machine import MachineError
+from lib.rewinding import RAM_SIZE, START, Explorer, Still, boot, full_disk
 
 
 def test_random_walk(tmp_path, tracker, rng):
@@ -112,10 +15,10 @@ def test_random_walk(tmp_path, tracker, rng):
     with boot(tmp_path, tracker, options=',verify=on') as guest:
         guest.stop()
         explorer = Explorer(guest, rng)
-        for _ in range(STEPS):
+        for _ in range(explorer.STEPS):
             explorer.step()
         explorer.check_all()
-        assert min(explorer.counts.values()) > STEPS // 50
+        assert min(explorer.counts.values()) > explorer.STEPS // 50
         print(explorer.counts)
 
 
@@ -258,19 +161,6 @@ def test_more_alternate_than_there_is_room_for(tmp_path):
             assert load(0)['rewound']
         assert load(1)['blocker-info']['id'] == 'unknown-snapshot'
         assert load(1)['rewound']
-
-
-@contextmanager
-def full_disk(guest: Still) -> Iterator[None]:
-    """Writes to the image fail soon."""
-    size = guest.disk.stat().st_size + 2 * MIB
-    pid = guest.process.pid
-    old = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, old)
 
 
 def test_failed_save_keeps_all(tmp_path):

@@ -1,0 +1,279 @@
+/*
+ * RAM reset: take points that a rewind can go to
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/main-loop.h"
+#include "qemu/timer.h"
+#include "system/ram-reset-rewind.h"
+#include "system/system.h"
+#include "system/ram-reset/block-list.h"
+#include "system/ram-reset/block/vhost.h"
+#include "system/ram-reset/machine/translated.h"
+#include "system/ram-reset/options.h"
+#include "system/ram-reset/reset.h"
+#include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/blockers.h"
+#include "system/ram-reset/rewind/changes.h"
+#include "system/ram-reset/rewind/choice.h"
+#include "system/ram-reset/rewind/dirty-log.h"
+#include "system/ram-reset/rewind/events.h"
+#include "system/ram-reset/rewind/internal.h"
+#include "system/ram-reset/rewind/mappings.h"
+#include "system/ram-reset/rewind/points.h"
+#include "system/ram-reset/rewind/record.h"
+#include "system/ram-reset/rewind/restore.h"
+#include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/watch.h"
+#include "system/ram-reset/template/store.h"
+#include "system/ram-reset/trace.h"
+
+static bool rewind_has_block(const void *host)
+{
+    for (unsigned i = 0; rewind_state.blocks && i < rewind_state.blocks->len;
+         i++) {
+        if (g_array_index(rewind_state.blocks, BaselineBlock, i).host == host) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t limit_of(const RamReset *rr)
+{
+    return rr->rewind ? rr->rewind_limit : 0;
+}
+
+/* A snapshot has at most as many bytes as RAM */
+static uint64_t size_limit(const RamResetBlockList *list)
+{
+    return ram_reset_smallest_limit(limit_of) ?: list->bytes;
+}
+
+/* Returns the blocker, owned by the caller; NULL if writes can be tracked */
+static RamResetBlocker *rewind_check(bool loaded)
+{
+    RamResetBlocker *why = tracking_blocker();
+
+    if (why) {
+        return why;
+    }
+    rewind_state.late &= !loaded;
+    if (rewind_state.late) {
+        return ram_reset_blocker_new(RAM_RESET_BLOCKER_OBJECT_LATE, NULL);
+    }
+    return should_mlock(mlock_state)
+           ? ram_reset_blocker_new(RAM_RESET_BLOCKER_MEMORY_LOCKED, NULL)
+           : NULL;
+}
+
+/* The same for a new baseline, which is copied */
+static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list)
+{
+    RamResetBlocker *why = NULL;
+
+    rewind_state.blocks = baseline_new();
+    for (unsigned i = 0; i < list->nr && !why; i++) {
+        why = baseline_add(rewind_state.blocks, &list->blocks[i],
+                           ram_reset_template(), size_limit(list),
+                           &rewind_state.size);
+    }
+    if (!why) {
+        points_begin(rewind_state.blocks, qemu_target_page_size());
+    }
+    return why;
+}
+
+/* Record RAM, which differs from the position in its @changes or as a whole */
+static bool rewind_record(RamResetBlockList *list, bool whole,
+                          RamResetMakeRoom *make_room)
+{
+    g_autoptr(RewindPoint) p = whole ? point_new(rewind_state.blocks)
+                                     : point_copy(points_position());
+
+    if (!record_all(list, rewind_state.blocks, p, whole,
+                    size_limit(list) - rewind_state.size, make_room)) {
+        return false;
+    }
+    points_set_position(g_steal_pointer(&p));
+    return true;
+}
+
+/* A save: RAM differs from the position in what the log has */
+static bool rewind_take_changes(RamResetMakeRoom *make_room)
+{
+    g_autoptr(RamResetBlockList) list = NULL;
+
+    if (ram_reset_rewind_blocker()) {
+        return false;
+    }
+    list = ram_reset_list_blocks();
+    if (!baseline_fits(rewind_state.blocks, list)) {
+        return false;
+    }
+    translated_restart();
+    mappings_count_as_changed();
+    ram_reset_dirty_sync();
+    return rewind_record(list, false, make_room);
+}
+
+/* A whole load: RAM is compared with the baseline; without one it is copied */
+static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
+                                        RamResetMakeRoom *make_room)
+{
+    bool fits = rewind_state.blocks && baseline_fits(rewind_state.blocks, list);
+    RamResetBlocker *why = NULL;
+
+    if (rewind_state.blocks) {
+        watch_end(rewind_state.blocks);
+    }
+    for (unsigned i = 0; fits && i < list->nr && !why; i++) {
+        why = baseline_block_blocker(&list->blocks[i]);
+    }
+    if (why) {
+        return why;
+    }
+    if (point) {
+        points_go_to(point);
+    } else if (!fits || !rewind_record(list, true, make_room)) {
+        if (points_are_pinned()) {
+            return ram_reset_blocker_new(fits ? RAM_RESET_BLOCKER_REWIND_LIMIT
+                                              : RAM_RESET_BLOCKER_RAM_CHANGED,
+                                         "snapshots are in memory only");
+        }
+        rewind_free_blocks();
+        why = rewind_take_baseline(list);
+    }
+    why = why ?: tracking_start(rewind_state.blocks);
+    if (!why) {
+        tracking_restart(rewind_state.blocks);
+        watch_begin(rewind_state.blocks);
+    }
+    return why;
+}
+
+/* RAM has changed without the log; @point as for ram_reset_take_point() */
+static bool rewind_restart(bool loaded, uint64_t point,
+                           RamResetMakeRoom *make_room)
+{
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+    RamResetBlocker *why;
+
+    g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
+    rewind_state.cpus = rewind_count_cpus();
+    choice_reset();
+    qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
+    ram_reset_vhost_restart_log();
+    translated_restart();
+    why = rewind_check(loaded) ?: rewind_take_all(list, point, make_room);
+    if (why) {
+        rewind_block(why);
+        tracking_stop();
+        tracking_warn(why);
+    }
+    return !why;
+}
+
+uint64_t ram_reset_take_point(bool loaded, uint64_t point,
+                              RamResetMakeRoom *make_room)
+{
+    int64_t before = get_clock();
+
+    assert(bql_locked());
+    if (!ram_reset_rewind_wanted()) {
+        rewind_free_unpinned();
+        g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
+        return 0;
+    }
+    events_begin(rewind_has_block);
+    if (loaded || !rewind_take_changes(make_room)) {
+        if (!loaded) {
+            rewind_free_unpinned();
+        }
+        if (!rewind_restart(loaded, point, make_room)) {
+            return 0;
+        }
+    }
+    trace_ram_reset_take_point(rewind_state.size, points_size(),
+                               points_tables(), get_clock() - before);
+    return point ?: points_add_position();
+}
+
+bool ram_reset_has_point(uint64_t point)
+{
+    return points_find(point);
+}
+
+void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
+{
+    const RewindPoint *p = points_find(point), *position = points_position();
+
+    for (unsigned i = 0; i < p->nr; i++) {
+        uint64_t shared = 0, own = 0;
+
+        if (p->trees[i]) {
+            page_tree_count(p->trees[i], &shared, &own);
+            info->own_pages += own;
+            info->shared_pages += shared;
+            info->differing_pages +=
+                position ? page_tree_count_diff(p->trees[i], position->trees[i])
+                         : 0;
+        }
+    }
+}
+
+void ram_reset_drop_point(uint64_t point)
+{
+    points_drop(point);
+}
+
+void ram_reset_pin_point(uint64_t point)
+{
+    points_pin(point);
+}
+
+bool ram_reset_point_fits(uint64_t point)
+{
+    g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
+
+    return points_find(point) && baseline_fits(rewind_state.blocks, list);
+}
+
+void ram_reset_copy_point(uint64_t point)
+{
+    g_autoptr(RamResetBlockList) list = NULL;
+
+    assert(bql_locked());
+    points_set_position(NULL);
+    ram_reset_begin_unplanned();
+    list = ram_reset_list_blocks();
+    for (unsigned i = 0; i < list->nr; i++) {
+        g_array_index(rewind_state.blocks, BaselineBlock, i).owner =
+            list->blocks[i].owner;
+    }
+    restore_all(list, rewind_state.blocks, points_find(point),
+                ++rewind_state.turn, false);
+}
+
+void ram_reset_keep_log(void)
+{
+    bool before;
+
+    if (ram_reset_rewind_blocker()) {
+        qatomic_set(&ram_reset_flags.dirty_bits_taken, true);
+        return;
+    }
+    ram_reset_dirty_sync();
+    before = ram_reset_dirty_begin_fetch();
+    for (unsigned i = 0; i < rewind_state.blocks->len; i++) {
+        BaselineBlock *base = &g_array_index(rewind_state.blocks,
+                                             BaselineBlock, i);
+
+        if (base->copy) {
+            changes_keep(base);
+        }
+    }
+    ram_reset_dirty_end_fetch(before);
+}

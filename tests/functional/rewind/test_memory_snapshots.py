@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""save-kind=memory: RAM and devices of a snapshot are in QEMU only."""
+
+# Takes: 20 s
+
+import json
+import time
+
+import pytest
+
+from lib import products
+from lib.guests import PAGE, Ring3
+from lib.machine import DISK, MIB, MachineError, run_quietly
+from lib.rewinding import RAM_SIZE, START, Explorer, Still, boot, full_disk
+
+MEMORY = ',save-kind=memory'
+
+
+def snapshots(guest) -> dict[str, int]:
+    """Name and bytes of the VM state of each snapshot in the image."""
+    info = json.loads(run_quietly(products.QEMU_IMG, 'info', '-U',
+                                  '--output=json', guest.disk))
+    return {s['name']: s['vm-state-size'] for s in info.get('snapshots', ())}
+
+
+def test_random_walk(tmp_path, tracker, rng):
+    with boot(tmp_path, tracker, options=',verify=on' + MEMORY) as guest:
+        guest.stop()
+        explorer = Explorer(guest, rng)
+        for _ in range(explorer.STEPS // 2):
+            explorer.step()
+        explorer.check_all()
+        assert set(snapshots(guest).values()) <= {0}
+
+
+def test_both_kinds(tmp_path, tracker, rng):
+    """The kind changes from save to save."""
+    with boot(tmp_path, tracker, options=',verify=on') as guest:
+        guest.stop()
+        explorer = Explorer(guest, rng)
+        for i in range(explorer.STEPS // 2):
+            guest.qmp('qom-set', path='/objects/rr0', property='save-kind',
+                      value=rng.choice(('memory', 'image')))
+            explorer.step()
+        explorer.check_all()
+        kinds = {s['tag']: s['kind'] for s in guest.qmp(
+            'query-ram-reset')['rewind']['snapshots']}
+        assert set(kinds.values()) == {'memory', 'image'}
+        assert {tag: 'image' if size else 'memory' for tag, size
+                in snapshots(guest).items()} == kinds
+
+
+def test_disk_goes_back_too(tmp_path, fast_accel):
+    with boot(tmp_path, fast_accel, options=MEMORY) as guest:
+        for pattern in 1, 2:
+            guest.hmp(f'qemu-io {DISK} "write -P {pattern} 0 64k"')
+            guest.ask('fill', START, MIB, pattern)
+            guest.save(f's{pattern}')
+        for pattern in 1, 2, 1:
+            guest.load(f's{pattern}')
+            assert guest.last_load()['rewound']
+            guest.ask('check-fill', START, MIB, pattern)
+            assert 'Pattern' not in guest.hmp(
+                f'qemu-io {DISK} "read -P {pattern} 0 64k"')
+
+
+def test_another_qemu_refuses(tmp_path):
+    """Also stock QEMU: it sees a snapshot of the disk only."""
+    with Still(tmp_path, MEMORY) as guest:
+        guest.save('s')
+        guest.load('s')
+        assert guest.last_load()['rewound']
+        assert snapshots(guest) == {'s': 0}
+    with Still(tmp_path, MEMORY) as guest:
+        assert not guest.known()
+        with pytest.raises(MachineError, match='disk-only snapshot'):
+            guest.load('s')
+        guest.put(0, 1)
+        guest.save('s')         # takes the place of the old one
+        guest.put(0, 2)
+        guest.load('s')
+        assert guest.qtest.read(START, 1) == b'\1'
+    with pytest.raises(MachineError, match='disk-only snapshot'):
+        Still(tmp_path, loadvm='s')
+
+
+def reasons():
+    """What ends a rewind: (name, what to do)."""
+    def plug(guest):
+        guest.qmp('device_add', driver='virtio-rng-pci', id='rng')
+        guest.qmp('device_del', id='rng')
+
+    def switch(guest):
+        for value in False, True:
+            guest.qmp('qom-set', path='/objects/rr0', property='rewind',
+                      value=value)
+
+    def migrate(guest):
+        guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1})
+        guest.qmp('migrate', uri='exec:cat >/dev/null')
+        guest.qmp('migrate_cancel')
+        while guest.qmp('query-migrate')['status'] != 'cancelled':
+            time.sleep(0.01)
+
+    def switch_off(guest):
+        guest.qmp('qom-set', path='/objects/rr0', property='rewind',
+                  value=False)
+
+    def fail(guest):
+        guest.put(1000, 9, 1000)
+        guest.qmp('qom-set', path='/objects/rr0', property='save-kind',
+                  value='image')
+        with pytest.raises(MachineError), full_disk(guest):
+            guest.save('full')
+
+    return plug, switch, migrate, switch_off, fail
+
+
+@pytest.mark.parametrize('what', reasons(), ids=lambda f: f.__name__)
+def test_is_not_lost(tmp_path, what):
+    """Where an image would be loaded as a whole, RAM is compared."""
+    with Still(tmp_path, ',verify=on' + MEMORY) as guest:
+        guest.put(0, 1, 10)
+        guest.save('a')
+        guest.put(5, 2, 10)
+        guest.save('b')
+        image = guest.ram_image()
+        what(guest)
+        guest.put(0, 3, 100)
+        guest.load('b')
+        assert guest.ram_image() == image
+        assert guest.qtest.read(START, 1) == b'\1'
+        guest.put(0, 4, 100)
+        guest.load('a')
+        assert guest.qtest.read(START + 10 * PAGE, 1) == b'\0'
+        guest.load('b')
+        assert guest.ram_image() == image
+        if what.__name__ != 'switch_off':
+            assert guest.last_load()['rewound']
+
+
+def test_needs_rewind(tmp_path):
+    with Still(tmp_path, ',rewind=off' + MEMORY) as guest:
+        with pytest.raises(MachineError, match='rewind=on'):
+            guest.save('s')
+        assert not snapshots(guest)
+
+
+def test_no_room(tmp_path):
+    """A save fails, and loses nothing, that of the same name included."""
+    with Still(tmp_path) as guest:
+        guest.save('root')
+        base = guest.rewind()['baseline']
+    limit = f',rewind-limit={base + 10 * PAGE}'
+    with Still(tmp_path, ',verify=on' + MEMORY + limit) as guest:
+        guest.put(0, 1, 5)
+        guest.save('s')
+        guest.put(0, 2, 20)
+        with pytest.raises(MachineError, match='rewind-limit'):
+            guest.save('s')
+        assert snapshots(guest)['s'] == 0
+        with pytest.raises(MachineError, match='rewind-limit'):
+            guest.save('t')
+        assert 't' not in snapshots(guest)
+        guest.load('s')
+        assert guest.qtest.read(START, 1) == b'\1'
+        guest.hmp('delvm s')
+        with pytest.raises(MachineError, match='does not exist|disk-only'):
+            guest.load('s')
+
+
+def test_digest_finds_a_change(tmp_path):
+    """verify=on covers such loads: a save without it cannot be verified."""
+    with Still(tmp_path, MEMORY) as guest:
+        guest.save('s')
+        guest.qmp('qom-set', path='/objects/rr0', property='verify', value=True)
+        with pytest.raises(MachineError, match='saved with verify=off'):
+            guest.load('s')
+
+
+def test_running_guest(tmp_path, fast_accel):
+    """It runs on after the save, and again after each load."""
+    with Ring3(tmp_path, accel=fast_accel, ram=RAM_SIZE, memory='shared',
+               strategy='auto', options=',rewind=on' + MEMORY) as guest:
+        guest.start_loop(START, 256, 16)
+        guest.save('s')
+        for _ in range(20):
+            guest.load('s', 'qmp')
+            assert guest.last_load()['rewound']
+            guest.next_pass()
