@@ -256,12 +256,11 @@ void ram_reset_save_sync(void);
 bool ram_reset_do_save_zero(const void *page);
 
 /**
- * ram_reset_save_pages: the number of pages to write of a block of @pages; 0 if
- * this is a save whose RAM stays in memory
+ * ram_reset_saves_no_ram: whether this is a save whose RAM stays in memory
  *
  * Called in any thread that saves RAM.
  */
-uint64_t ram_reset_save_pages(uint64_t pages);
+bool ram_reset_saves_no_ram(void);
 
 /**
  * ram_reset_save_size: the size of the VM state in the image, of @size bytes

@@ -100,7 +100,9 @@ void ram_reset_save_sync(void)
     if (savevm) {
         assert(bql_locked() && !runstate_is_running());
         qemu_thread_get_self(&save.thread);
-        ram_reset_unpopulated_begin();
+        if (!save.in_memory) {
+            ram_reset_unpopulated_begin();
+        }
     }
     qatomic_set(&ram_reset_flags.saving, savevm);
 }
@@ -128,9 +130,9 @@ uint64_t ram_reset_save_size(uint64_t size)
     return save.in_memory ? 0 : size;
 }
 
-uint64_t ram_reset_save_pages(uint64_t pages)
+bool ram_reset_saves_no_ram(void)
 {
-    return save.in_memory && is_savevm() ? 0 : pages;
+    return save.in_memory && is_savevm();
 }
 
 static void note_saved_in_memory(BlockDriverState *bs,

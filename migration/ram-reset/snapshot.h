@@ -29,7 +29,7 @@
  *     sections, other than the first two
  *
  * A snapshot that is in memory only has, until it is deleted:
- * @vmstate: the VM state, with no or few pages of RAM; NULL if an image has it
+ * @vmstate: the VM state, with no page of RAM; NULL if an image has it
  * @digest: the checksum of RAM for verify=on; NULL if that was off
  *
  * State for a rewind, which a snapshot has until its point is dropped:

@@ -30,3 +30,27 @@ bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,
     }
     return false;
 }
+
+static GByteArray *list_parts;
+static int64_t list_start;
+
+int ram_reset_list_add(int64_t offset, int64_t len, const void *part)
+{
+    if (!list_parts) {
+        list_parts = g_byte_array_new();
+        list_start = offset;
+    }
+    for (uint8_t zero = 0; list_start + list_parts->len < offset;) {
+        g_byte_array_append(list_parts, &zero, 1);
+    }
+    g_byte_array_append(list_parts, part, len);
+    return 0;
+}
+
+int coroutine_mixed_fn ram_reset_list_write(BdrvChild *file)
+{
+    g_autoptr(GByteArray) parts = g_steal_pointer(&list_parts);
+
+    return parts ? bdrv_pwrite(file, list_start, parts->len, parts->data, 0)
+                 : 0;
+}

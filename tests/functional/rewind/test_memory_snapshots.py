@@ -188,3 +188,14 @@ def test_running_guest(tmp_path, fast_accel):
             guest.load('s', 'qmp')
             assert guest.last_load()['rewound']
             guest.next_pass()
+
+
+def test_first_save_reads_no_ram(tmp_path, fast_accel):
+    """All of it is dirty in the log that such a save starts."""
+    with boot(tmp_path, fast_accel, options=MEMORY) as guest:
+        guest.stop()
+        before = guest.rss()
+        guest.save('s')
+        assert guest.rss() - before < 4 * MIB
+        guest.load('s')
+        assert guest.last_load()['rewound']
