@@ -301,15 +301,15 @@ int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
                        bool has_devices, strList *devices, Error **errp);
 
 /**
- * ram_reset_delete_prepare: delete_snapshot() is about to delete the snapshot
- * @name of each disk
+ * ram_reset_delete: delete all snapshots @name of each disk
  *
- * Deletes the templates.  If a disk has several snapshots @name, deletes all
- * but one.
+ * In place of bdrv_all_delete_snapshot(), which deletes one in each disk.
+ * Deletes the templates, too, and what is in memory of snapshots that are gone.
  *
- * Returns: false with @errp set if a snapshot cannot be deleted
+ * Returns: 0, or a negative number with @errp set if a snapshot cannot be
+ *     deleted
  */
-bool ram_reset_delete_prepare(const char *name, bool has_devices,
-                              strList *devices, Error **errp);
+int ram_reset_delete(const char *name, bool has_devices, strList *devices,
+                     Error **errp);
 
 #endif

@@ -66,18 +66,32 @@ static void retire_templates_of(const DiskSnapshot *s)
 }
 
 /*
- * Delete the templates and the points of snapshots that are about to be
- * deleted.  If such a deletion fails, the next load makes new ones.
+ * Delete the templates of snapshots that are about to be deleted.  If such a
+ * deletion fails, the next load makes a new template.
  */
-static void retire_snapshots(const GArray *snapshots)
+static void retire_templates(const GArray *snapshots)
+{
+    for (unsigned i = 0; ram_reset_templates_wanted() && i < snapshots->len;
+         i++) {
+        DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
+
+        if (s->sn.vm_state_size) {
+            retire_templates_of(s);
+        }
+    }
+}
+
+/* Free what is in memory of the @snapshots that the images do not have now */
+static void forget_deleted(const GArray *snapshots)
 {
     for (unsigned i = 0; i < snapshots->len; i++) {
         DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
+        QEMUSnapshotInfo sn;
 
-        if (s->sn.vm_state_size && ram_reset_templates_wanted()) {
-            retire_templates_of(s);
+        if (!bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
+                                               &sn, NULL)) {
+            ram_reset_snapshot_forget(s->bs, &s->sn);
         }
-        ram_reset_snapshot_forget(s->bs, &s->sn);
     }
 }
 
@@ -86,10 +100,10 @@ bool ram_reset_save_overwrites(const char *name, bool has_devices,
 {
     for (unsigned i = 0; i < save.old->len; i++) {
         if (is_known_by_name(&g_array_index(save.old, DiskSnapshot, i))) {
-            retire_snapshots(save.old);
+            bool ok = ram_reset_delete(name, has_devices, devices, errp) >= 0;
+
             g_array_set_size(save.old, 0);
-            return bdrv_all_delete_snapshot(name, has_devices, devices,
-                                            errp) >= 0;
+            return ok;
         }
     }
     save.overwrites = true;
@@ -116,8 +130,8 @@ void ram_reset_save_undo(const char *name, bool has_devices, strList *devices)
         DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i);
 
         if (!overwrite_is_older(s)) {
-            ram_reset_snapshot_forget(s->bs, &s->sn);
             bdrv_snapshot_delete(s->bs, s->sn.id_str, s->sn.name, NULL);
+            ram_reset_snapshot_forget(s->bs, &s->sn);
         }
     }
 }
@@ -168,30 +182,28 @@ static bool delete_snapshot(const DiskSnapshot *s, Error **errp)
 bool ram_reset_delete_overwritten(const char *name, bool has_devices,
                                   strList *devices, Error **errp)
 {
+    bool ok = true;
+
     if (!save.overwrites) {
         return true;
     }
-    retire_snapshots(save.old);
-    for (unsigned i = 0; i < save.old->len; i++) {
-        if (!delete_snapshot(&g_array_index(save.old, DiskSnapshot, i),
-                             errp)) {
-            ram_reset_save_undo(name, has_devices, devices);
-            return false;
-        }
+    retire_templates(save.old);
+    for (unsigned i = 0; i < save.old->len && ok; i++) {
+        ok = delete_snapshot(&g_array_index(save.old, DiskSnapshot, i), errp);
     }
-    return true;
+    forget_deleted(save.old);
+    if (!ok) {
+        ram_reset_save_undo(name, has_devices, devices);
+    }
+    return ok;
 }
 
 /*
  * After an interrupted save, a disk may have two snapshots of the name.  QEMU
  * deletes only one in each disk.
  */
-bool ram_reset_delete_prepare(const char *name, bool has_devices,
-                              strList *devices, Error **errp)
+static bool delete_all_but_one(const GArray *all, Error **errp)
 {
-    g_autoptr(GArray) all = list_snapshots(name, has_devices, devices);
-
-    retire_snapshots(all);
     for (unsigned i = 1; i < all->len; i++) {
         const DiskSnapshot *s = &g_array_index(all, DiskSnapshot, i - 1);
 
@@ -201,4 +213,18 @@ bool ram_reset_delete_prepare(const char *name, bool has_devices,
         }
     }
     return true;
+}
+
+int ram_reset_delete(const char *name, bool has_devices, strList *devices,
+                     Error **errp)
+{
+    g_autoptr(GArray) all = list_snapshots(name, has_devices, devices);
+    int ret = -EIO;
+
+    retire_templates(all);
+    if (delete_all_but_one(all, errp)) {
+        ret = bdrv_all_delete_snapshot(name, has_devices, devices, errp);
+    }
+    forget_deleted(all);
+    return ret;
 }
