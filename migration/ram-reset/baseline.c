@@ -62,11 +62,16 @@ static void watch_migration(void)
     }
 }
 
+static bool make_room_for_save(void)
+{
+    return ram_reset_snapshot_drop_oldest(NULL);
+}
+
 /*
  * A point takes about as long as the load itself, and is wasted if more
  * snapshots alternate than there is room for.
  */
-static bool make_room(void)
+static bool make_room_for_load(void)
 {
     bool was_rewound = false;
     bool dropped = ram_reset_snapshot_drop_oldest(&was_rewound);
@@ -80,7 +85,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
     watch_migration();
     ram_reset_snapshot_set_current(s);
     if (s->vmstate) {
-        ram_reset_take_point(loaded, s->point, make_room);
+        ram_reset_take_point(loaded, s->point, NULL);
         return;
     }
     ram_reset_drop_point(s->point);
@@ -92,7 +97,8 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
         ram_reset_stop_tracking();
         return;
     }
-    s->point = ram_reset_take_point(loaded, 0, make_room);
+    s->point = ram_reset_take_point(loaded, 0, loaded ? make_room_for_load
+                                                      : make_room_for_save);
     s->ignore_shared = migrate_ignore_shared();
     ram_reset_snapshots_trim();
     if (s->point && s->ram_end <= 0) {
@@ -116,7 +122,7 @@ uint64_t ram_reset_baseline_of_memory(Error **errp)
     ERRP_GUARD();
     const RamResetBlocker *why;
     g_autofree char *text = NULL;
-    uint64_t point = ram_reset_take_point(false, 0, make_room);
+    uint64_t point = ram_reset_take_point(false, 0, make_room_for_save);
 
     watch_migration();
     if (!point) {

@@ -40,10 +40,12 @@ static void print_known(Monitor *mon, RamResetRewindInfo *r)
         monitor_printf(mon, "  %-28s %10" PRIu64 " %10" PRIu64 " ", s->tag,
                        s->own_pages * page, s->shared_pages * page);
         if (s->current) {
-            monitor_printf(mon, "%15s\n", "current");
+            monitor_printf(mon, "%15s", "current");
         } else {
-            monitor_printf(mon, "%15" PRIu64 "\n", s->differing_pages * page);
+            monitor_printf(mon, "%15" PRIu64, s->differing_pages * page);
         }
+        monitor_printf(mon, "%s\n", s->kind == RAM_RESET_SAVE_KIND_MEMORY
+                                    ? "  memory" : "");
     }
 }
 

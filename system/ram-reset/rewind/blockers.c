@@ -50,7 +50,7 @@ static const RamResetBlocker blockers[] = {
             "migration capability 'x-ignore-shared' has been changed",
             "leave x-ignore-shared as it was for the save"),
     BLOCKER(DIRTY_LOG_USED,
-            "a migration, or a save that failed, has used the dirty log",
+            "a migration has used the dirty log",
             "load or save the snapshot; its next load is a rewind"),
     BLOCKER(DIRTY_LOG_REFUSED,
             "the dirty log cannot be started",
