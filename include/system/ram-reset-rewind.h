@@ -129,14 +129,16 @@ void ram_reset_drop_baseline(RamResetBlockerId why);
 void ram_reset_block_baseline(RamResetBlockerId why);
 
 /**
- * ram_reset_lose_position: RAM is going to change without the log; @why is the
- * blocker until the next point is taken, and all points stay
+ * ram_reset_lose_position: RAM changes, or may have been changed, without the
+ * log; @why is the blocker until the next point is taken, and all points stay
+ *
+ * Keeps the blocker if there is one already.
  */
 void ram_reset_lose_position(RamResetBlockerId why);
 
 /**
  * ram_reset_stop_tracking: another user is going to start the dirty log, and
- * expects that it is off.  The baseline is dropped.
+ * expects that it is off.  The position is lost.
  */
 void ram_reset_stop_tracking(void);
 

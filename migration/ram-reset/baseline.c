@@ -113,6 +113,7 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s)
         record_baseline(s, true);
     } else {
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
+        ram_reset_snapshots_trim();
     }
 }
 

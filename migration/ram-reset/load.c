@@ -331,7 +331,7 @@ static void load_note_failure(void)
     }
     ram_reset_partial_load_set(load.snapshot->info.name);
     if (load.times.was_reset) {
-        ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_FAILED);
+        ram_reset_lose_position(RAM_RESET_BLOCKER_LOAD_FAILED);
         ram_reset_template_close();
         ram_reset_snapshot_set_current(NULL);
         ram_reset_snapshots_trim();

@@ -69,10 +69,22 @@ static void free_snapshot(void *opaque)
     g_free(s);
 }
 
-/* Not the current snapshot, nor one in memory only; NULL if there is no other */
+static bool has_own_pages(const RamResetSnapshot *s)
+{
+    RamResetKnownSnapshot info = {};
+
+    ram_reset_query_point(s->point, &info);
+    return info.own_pages;
+}
+
+/*
+ * Not the current snapshot, nor one in memory only; NULL if there is no other.
+ * @with_point: only snapshots with a point, first those that have pages alone
+ */
 static RamResetSnapshot *find_oldest(bool with_point)
 {
     RamResetSnapshot *oldest = NULL;
+    bool best = false;
     GHashTableIter iter;
     gpointer value;
 
@@ -80,10 +92,17 @@ static RamResetSnapshot *find_oldest(bool with_point)
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         RamResetSnapshot *s = value;
 
-        if (s != snapshots.current && !s->vmstate &&
-            (!with_point || ram_reset_has_point(s->point)) &&
-            (!oldest || s->last_use < oldest->last_use)) {
+        bool own;
+
+        if (s == snapshots.current || s->vmstate ||
+            (with_point && !ram_reset_has_point(s->point))) {
+            continue;
+        }
+        own = with_point && has_own_pages(s);
+        if (!oldest || own > best ||
+            (own == best && s->last_use < oldest->last_use)) {
             oldest = s;
+            best = own;
         }
     }
     return oldest;

@@ -377,8 +377,7 @@ static void ram_reset_class_init(ObjectClass *oc, RamResetClassData *data)
     object_class_property_set_description(oc, "threads",
         "Threads for clearing in place; 0 means one per host CPU, at most 8");
     ram_reset_add_keep_disks(oc);
-    ram_reset_add_unchanged_devices(oc);
-    ram_reset_add_save_kind(oc);
+    ram_reset_add_rewind_options(oc);
 }
 
 static const TypeInfo ram_reset_types[] = {

@@ -161,15 +161,6 @@ static void ram_reset_set_unchanged_devices(Object *obj, bool value,
     RAM_RESET(obj)->load_unchanged = !value;
 }
 
-void ram_reset_add_unchanged_devices(ObjectClass *oc)
-{
-    object_class_property_add_bool(oc, "unchanged-devices",
-                                   ram_reset_get_unchanged_devices,
-                                   ram_reset_set_unchanged_devices);
-    object_class_property_set_description(oc, "unchanged-devices",
-        "Leave devices alone that are as the snapshot has them");
-}
-
 static bool saves_in_memory(const RamReset *rr)
 {
     return rr->save_kind == RAM_RESET_SAVE_KIND_MEMORY;
@@ -191,8 +182,13 @@ static void ram_reset_set_save_kind(Object *obj, int value, Error **errp)
     RAM_RESET(obj)->save_kind = value;
 }
 
-void ram_reset_add_save_kind(ObjectClass *oc)
+void ram_reset_add_rewind_options(ObjectClass *oc)
 {
+    object_class_property_add_bool(oc, "unchanged-devices",
+                                   ram_reset_get_unchanged_devices,
+                                   ram_reset_set_unchanged_devices);
+    object_class_property_set_description(oc, "unchanged-devices",
+        "Leave devices alone that are as the snapshot has them");
     object_class_property_add_enum(oc, "save-kind", "RamResetSaveKind",
                                    &RamResetSaveKind_lookup,
                                    ram_reset_get_save_kind,

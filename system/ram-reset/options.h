@@ -30,8 +30,7 @@ unsigned ram_reset_threads(RamReset *rr);
 RamReset *ram_reset_template_object(void);
 
 /* The properties unchanged-devices= and save-kind= */
-void ram_reset_add_unchanged_devices(ObjectClass *oc);
-void ram_reset_add_save_kind(ObjectClass *oc);
+void ram_reset_add_rewind_options(ObjectClass *oc);
 
 /* Warn if @rr limits a feature that is not switched on */
 void ram_reset_warn_of_idle_limits(RamReset *rr);

@@ -11,6 +11,7 @@
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/events.h"
+#include "system/ram-reset/rewind/points.h"
 #include "system/ram-reset/rewind/tracking.h"
 
 /* Protected by the BQL */
@@ -19,6 +20,10 @@ static struct {
     bool (*has_block)(const void *host);
 } events;
 
+/*
+ * A whole load replaces the memory of blocks, and reports that as a removal.
+ * The position is unknown then.
+ */
 static void block_added(RAMBlockNotifier *n, void *host, size_t size,
                         size_t max_size)
 {
@@ -55,7 +60,9 @@ static bool before_plug(DeviceListener *listener, const QDict *opts,
     if (!driver || !ram_reset_rewind_wanted()) {
         return false;
     }
-    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICE_PLUGGED);
+    if (points_position()) {
+        ram_reset_lose_position(RAM_RESET_BLOCKER_DEVICE_PLUGGED);
+    }
     if (g_str_has_prefix(driver, "vfio-")) {
         tracking_stop();
         if (ram_reset_dirty_log_is_on()) {

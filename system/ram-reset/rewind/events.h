@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 /*
- * Drop the baseline when RAM is added, removed or resized, or a device is
- * plugged.  Later calls do nothing.  BQL held.
+ * Drop the baseline when RAM is added, removed or resized, and lose the position
+ * when a device is plugged.  Later calls do nothing.  BQL held.
  *
  * @has_block: whether the baseline has a block whose memory is at @host
  */

@@ -17,7 +17,8 @@ typedef struct RewindState {
     RamResetBlocker *early;     /* the same, before the first one */
     unsigned cpus, turn;
     bool late;                  /* earlier mappings are not noted */
-    uint64_t size;              /* bytes in all copies */
+    uint64_t size;              /* bytes in the baseline */
+    bool in_template;           /* that are in a file, and not limited */
 } RewindState;
 
 extern RewindState rewind_state;

@@ -14,6 +14,9 @@
 #include "system/ram-reset/rewind/record.h"
 #include "system/ram-reset/rewind/watch.h"
 
+/* To find the pages that have memory pays for so many pages */
+#define MANY_PAGES 4096
+
 typedef struct RecordJob {
     const BaselineBlock *base;
     PageTree *tree;
@@ -112,6 +115,25 @@ static bool record_whole_block(const RamResetBlock *blk, const RecordJob *job)
     return record_pages(job, bits, zeros);
 }
 
+/*
+ * To read an absent page of shared memory would populate it.  Such pages are
+ * dirty if KVM has made a slot for them, or the guest has discarded them.
+ */
+static bool record_changes(const RamResetBlock *blk, const RecordJob *job,
+                           const unsigned long *bits)
+{
+    uint64_t pages = job->base->len / qemu_target_page_size();
+    g_autofree unsigned long *zeros = NULL;
+
+    if (bitmap_count_one(bits, pages) > MIN(pages / 4, MANY_PAGES)) {
+        g_autofree unsigned long *content = find_content_bits(blk, pages);
+
+        zeros = bitmap_new(pages);
+        bitmap_complement(zeros, content, pages);
+    }
+    return record_pages(job, bits, zeros);
+}
+
 static bool record_block(const RamResetBlock *blk, BaselineBlock *base,
                          const RecordJob *job, bool whole)
 {
@@ -119,7 +141,7 @@ static bool record_block(const RamResetBlock *blk, BaselineBlock *base,
     g_autofree unsigned long *bits = bitmap_new(pages);
     bool known = changes_fetch(base, bits);
     bool ok = whole || !known ? record_whole_block(blk, job)
-                              : record_pages(job, bits, NULL);
+                              : record_changes(blk, job, bits);
 
     if (base->watched) {
         watch_restart(base, NULL);

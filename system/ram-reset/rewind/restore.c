@@ -171,6 +171,10 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base,
         bitmap_complement(differing, present, pages);
     }
     restore_pages(&job, present ? count_set(present, pages) : pages);
+    if (base->pending) {
+        /* Their content may be as before, and their code may not */
+        bitmap_or(differing, differing, base->pending, pages);
+    }
     g_clear_pointer(&base->pending, g_free);
     drop_code(base, differing);
     restore_account(blk, base, &job, g_strdup_printf(

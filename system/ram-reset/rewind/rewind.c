@@ -84,17 +84,27 @@ void ram_reset_drop_baseline(RamResetBlockerId why)
     }
 }
 
-void ram_reset_lose_position(RamResetBlockerId why)
+/* Takes the ownership of @why */
+static void lose_position(RamResetBlocker *why)
 {
     if (rewind_state.blocks) {
         points_set_position(NULL);
     }
-    set_blocker(ram_reset_blocker_new(why, NULL));
+    set_blocker(why);
+}
+
+void ram_reset_lose_position(RamResetBlockerId why)
+{
+    if (!rewind_state.blocker || !rewind_state.blocks) {
+        lose_position(ram_reset_blocker_new(why, NULL));
+    }
 }
 
 void ram_reset_stop_tracking(void)
 {
-    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
+    if (points_position()) {
+        ram_reset_lose_position(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
+    }
     tracking_stop();
 }
 
@@ -148,15 +158,15 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
         return why ?: ram_reset_blocker(RAM_RESET_BLOCKER_NOTHING_LOADED);
     }
     if (why) {
-        rewind_block(why);
+        lose_position(why);
     } else if (qatomic_read(&ram_reset_flags.dirty_bits_taken)) {
-        ram_reset_drop_baseline(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
+        ram_reset_lose_position(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     } else if (!baseline_is_of_all(rewind_state.blocks)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_CHANGED);
     } else if (rewind_state.cpus != rewind_count_cpus()) {
-        ram_reset_drop_baseline(RAM_RESET_BLOCKER_VCPUS_CHANGED);
+        ram_reset_lose_position(RAM_RESET_BLOCKER_VCPUS_CHANGED);
     }
-    return rewind_state.blocks ? NULL : rewind_state.blocker;
+    return rewind_state.blocker;
 }
 
 void ram_reset_rewind(uint64_t point)

@@ -75,6 +75,7 @@ static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list)
     RamResetBlocker *why = NULL;
 
     rewind_state.blocks = baseline_new();
+    rewind_state.in_template = ram_reset_has_template();
     for (unsigned i = 0; i < list->nr && !why; i++) {
         why = baseline_add(rewind_state.blocks, &list->blocks[i],
                            ram_reset_template(), size_limit(list),
@@ -93,8 +94,12 @@ static bool rewind_record(RamResetBlockList *list, bool whole,
     g_autoptr(RewindPoint) p = whole ? point_new(rewind_state.blocks)
                                      : point_copy(points_position());
 
-    if (!record_all(list, rewind_state.blocks, p, whole,
-                    size_limit(list) - rewind_state.size, make_room)) {
+    uint64_t limit = size_limit(list);
+
+    if (!rewind_state.in_template) {
+        limit -= MIN(limit, rewind_state.size);
+    }
+    if (!record_all(list, rewind_state.blocks, p, whole, limit, make_room)) {
         return false;
     }
     points_set_position(g_steal_pointer(&p));
@@ -134,6 +139,10 @@ static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
     }
     if (why) {
         return why;
+    }
+    for (unsigned i = 0; fits && i < list->nr; i++) {
+        g_array_index(rewind_state.blocks, BaselineBlock, i).owner =
+            list->blocks[i].owner;
     }
     if (point) {
         points_go_to(point);
