@@ -67,9 +67,10 @@ def descriptors(guest: Machine) -> Counter[str]:
 class Still(QtestMachine):
     """No vCPU: nobody but the test writes to RAM."""
 
-    def __init__(self, workdir, options: str = '', **kwargs):
-        super().__init__(workdir, ram=RAM_SIZE, strategy='auto',
-                         memory='shared', options=',rewind=on' + options,
+    def __init__(self, workdir, options: str = '', strategy: str = 'auto',
+                 memory: str = 'shared', **kwargs):
+        super().__init__(workdir, ram=RAM_SIZE, strategy=strategy,
+                         memory=memory, options=',rewind=on' + options,
                          **kwargs)
 
     def put(self, page: int, byte: int, count: int = 1) -> None:

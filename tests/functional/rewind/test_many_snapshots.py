@@ -5,9 +5,13 @@
 
 import pytest
 
+from lib.damage import damage_device
+from lib.dma import CONFIG_ADDRESS, CONFIG_DATA, Qtest
 from lib.guests import PAGE, Ring3
-from lib.machine import MachineError
+from lib.machine import MIB, MachineError
 from lib.rewinding import RAM_SIZE, START, Explorer, Still, boot, full_disk
+from lib.shm import in_memory
+from lib.vmstate import VMState
 
 
 def test_random_walk(tmp_path, tracker, rng):
@@ -116,6 +120,88 @@ def test_whole_load_is_remembered(tmp_path):
         guest.save('small')
         assert guest.known()['s2']['differing-pages'] == 0
         assert guest.rewind()['pages'] == 3 * PAGE
+
+
+def whole_loads_are_remembered(guest: Still) -> bool:
+    """Four unknown snapshots, in turns: the first loads are whole ones."""
+    rewound = []
+    for i in range(16):
+        guest.load(f's{i % 4}')
+        assert guest.qtest.read(START, 1) == bytes((i % 4 + 1,))
+        rewound.append(guest.last_load()['rewound'])
+    return rewound == [False] * 4 + [True] * 12
+
+
+@pytest.mark.parametrize('memory', ('private', 'shared'))
+@pytest.mark.parametrize('strategy', ('memset', 'madvise', 'remap'))
+def test_whole_loads_in_turns(tmp_path, strategy, memory):
+    """A whole load by remap replaces the memory of the blocks."""
+    kwargs = {'strategy': strategy, 'memory': memory}
+    with Still(tmp_path, **kwargs) as guest:
+        for i in range(4):
+            guest.put(0, i + 1, i + 1)
+            guest.save(f's{i}')
+    with Still(tmp_path, ',verify=on', **kwargs) as guest:
+        assert whole_loads_are_remembered(guest)
+
+
+@pytest.mark.parametrize('strategy', ('memset', 'madvise'))
+def test_templates_in_turns(tmp_path, strategy):
+    """A template is mapped in place of the memory, and may be the baseline."""
+    with in_memory('templates') as folder:
+        kwargs = {'strategy': strategy, 'memory': 'private'}
+        options = f',template-dir={folder},rewind-limit=64K'
+        with Still(tmp_path, options, **kwargs) as guest:
+            for i in range(4):
+                guest.put(0, i + 1, 10)
+                guest.save(f's{i}')
+                # the baseline is a file, and has no limit; pages have
+                assert guest.rewind()['pages'] <= 64 << 10
+        options = f',template-dir={folder},verify=on'
+        with Still(tmp_path, options, **kwargs) as guest:
+            assert whole_loads_are_remembered(guest)
+
+
+def test_save_populates_nothing(tmp_path, fast_accel):
+    """A change of the memory map makes slots of KVM's, which are all dirty."""
+    qtest = Qtest(tmp_path)
+    with boot(tmp_path, fast_accel, args=qtest.args) as guest:
+        qtest.connect()
+        guest.stop()
+        guest.save('a')
+        before = guest.rss()
+        for value in 0x33, 0:
+            for register in 0x59, 0x5a:     # which ROMs the host bridge shows
+                qtest.out('l', CONFIG_ADDRESS, 1 << 31 | register & ~3)
+                qtest.out('b', CONFIG_DATA + register % 4, value)
+        guest.save('b')
+        assert guest.rss() - before < 4 * MIB
+        qtest.close()
+
+
+@pytest.mark.parametrize('what', ('plug', 'fail'))
+def test_others_stay(tmp_path, what):
+    """A whole load follows; what is known of others is not lost by it."""
+    with Still(tmp_path) as guest:
+        guest.save('broken')
+    with VMState(tmp_path / 'disk.qcow2', 'broken') as state:
+        damage_device(state)
+    with Still(tmp_path, ',verify=on') as guest:
+        for i in range(3):
+            guest.put(i, i + 1)
+            guest.save(f's{i}')
+        if what == 'plug':
+            guest.qmp('device_add', driver='virtio-rng-pci', id='rng')
+            guest.qmp('device_del', id='rng')
+        else:
+            with pytest.raises(MachineError):
+                guest.load('broken')
+        guest.put(9, 9)
+        guest.load('s1')
+        assert not guest.last_load()['rewound']
+        for i in 0, 2, 1:
+            guest.load(f's{i}')
+            guest.block()
 
 
 def test_limit_drops_the_one_used_least(tmp_path):
