@@ -80,8 +80,8 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
  */
 
 /**
- * ram_reset_has_vmstate: whether @sn in @bs has a VM state, in the image or in
- * the memory of this QEMU
+ * ram_reset_has_vmstate: whether a snapshot in @bs with the name of @sn has a VM
+ * state, in the image or in the memory of this QEMU
  */
 bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn);
 

@@ -55,8 +55,9 @@ typedef bool RamResetMakeRoom(void);
  * ram_reset_take_point: record RAM, and track all writes from now on
  *
  * @loaded: RAM has just been loaded, so that devices have mapped nothing of it,
- *     or will map it again.  RAM is compared with the baseline then.  Otherwise
- *     only the changes since the last point are looked at, if they are known.
+ *     or will map it again.  RAM is compared with the baseline then, as it is
+ *     if there is a blocker.  Otherwise only the changes since the last point
+ *     are looked at.
  * @point: the number of a point that RAM is equal to, since it has been loaded
  *     by ram_reset_copy_point(); 0 to record a new one
  * @make_room: called if there is no room for the pages of another point; if it

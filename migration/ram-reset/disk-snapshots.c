@@ -9,8 +9,8 @@
 #include "block/block_int.h"
 #include "system/block-backend.h"
 #include "system/ram-reset-disks.h"
-#include "migration/ram-reset.h"
 #include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/snapshot.h"
 
 static void unref_disk(gpointer bs)
 {
@@ -174,7 +174,7 @@ GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
         const DiskSnapshot *vm = &g_array_index(all, DiskSnapshot, i);
         GArray *snapshots;
 
-        if (vm->bs == bs && ram_reset_has_vmstate(bs, &vm->sn)) {
+        if (vm->bs == bs && ram_reset_snapshot_has_vmstate(bs, &vm->sn)) {
             snapshots = find_in_all_disks(disks, all, vm, &without);
             if (snapshots) {
                 *sn = vm->sn;

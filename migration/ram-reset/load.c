@@ -69,14 +69,23 @@ static bool check_memory(const RamResetSnapshot *s, Error **errp)
 {
     ERRP_GUARD();
 
-    if (!s->vmstate ||
-        (ram_reset_enabled() && ram_reset_point_fits(s->point))) {
+    if (!s->vmstate) {
+        return true;
+    }
+    if (ram_reset_verify_wanted() && !s->digest) {
+        error_setg(errp, "Snapshot '%s' cannot be verified: it is in memory, "
+                   "and was saved with verify=off; nothing has been changed",
+                   s->info.name);
+        return false;
+    }
+    if (ram_reset_enabled() && ram_reset_point_fits(s->point)) {
         return true;
     }
     error_setg(errp, "Snapshot '%s' is in memory, and RAM has other blocks or "
                "no ram-reset object", s->info.name);
-    error_append_hint(errp, "Plug memory and objects as they were, or load a "
-                      "snapshot of an image.\n");
+    error_append_hint(errp, "Unplug what was plugged since the save, or add an "
+                      "object.  A block that was unplugged is another one when "
+                      "it is plugged again: delete the snapshot then.\n");
     return false;
 }
 
@@ -151,7 +160,7 @@ void ram_reset_load_begin(void)
     ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
     ram_reset_renew_vmgenid();
-    load_plan_begin_ram(&load.plan);
+    load_plan_begin_ram(&load.plan, &load.verdict.err);
     load.times.zeroed = load_now();
 }
 
@@ -211,7 +220,12 @@ static void make_template_and_baseline(void)
     const LoadPlan *p = &load.plan;
     RamResetSnapshot *s = load.snapshot;
 
-    s->ram_end = MAX(p->ram_end ?: load.sections.end, 0);
+    if (load.verdict.err) {
+        return;
+    }
+    if (!s->vmstate) {
+        s->ram_end = MAX(p->ram_end ?: load.sections.end, 0);
+    }
     if (p->way == LOAD_WHOLE && p->identity && s->ram_end) {
         ram_reset_template_make(p->identity, s->ram_end, true);
     }

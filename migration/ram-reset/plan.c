@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -99,7 +100,7 @@ static bool begin_template(LoadPlan *p)
     return true;
 }
 
-void load_plan_begin_ram(LoadPlan *p)
+void load_plan_begin_ram(LoadPlan *p, Error **errp)
 {
     if (p->way == LOAD_REWIND) {
         if (p->snapshot != ram_reset_snapshot_current()) {
@@ -110,9 +111,13 @@ void load_plan_begin_ram(LoadPlan *p)
         return;
     }
     ram_reset_template_close();
-    if (p->way == LOAD_COPY) {
+    if (p->way == LOAD_COPY && ram_reset_point_fits(p->snapshot->point)) {
         ram_reset_copy_point(p->snapshot->point);
         return;
+    }
+    if (p->way == LOAD_COPY) {
+        error_setg(errp, "the system reset has removed RAM of snapshot '%s', "
+                   "which is in memory", p->snapshot->info.name);
     }
     if (p->way != LOAD_TEMPLATE || !begin_template(p)) {
         /* QEMU calls no hook for the pages of a mapped-ram snapshot */

@@ -75,8 +75,11 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs);
 
 /**
  * load_plan_begin_ram: restore RAM, or clear it if the plan is LOAD_WHOLE
+ *
+ * @errp: set if the reset has removed RAM of a snapshot in memory, so that the
+ *     load must fail
  */
-void load_plan_begin_ram(LoadPlan *p);
+void load_plan_begin_ram(LoadPlan *p, Error **errp);
 
 /**
  * load_plan_give_up: change the plan to load all of RAM and all devices

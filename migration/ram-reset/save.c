@@ -13,6 +13,7 @@
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
+#include "system/replay.h"
 #include "system/runstate.h"
 #include "migration/channel-block.h"
 #include "migration/misc.h"
@@ -71,6 +72,12 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
     save.in_memory = ram_reset_save_kind() == RAM_RESET_SAVE_KIND_MEMORY;
     if (save.in_memory && !ram_reset_rewind_wanted()) {
         error_setg(errp, "save-kind=memory needs an object with rewind=on");
+        return false;
+    }
+    if (save.in_memory && (migrate_mapped_ram() || migrate_multifd() ||
+                           replay_mode != REPLAY_MODE_NONE)) {
+        error_setg(errp, "save-kind=memory cannot be used with record/replay, "
+                   "or with migration capability 'mapped-ram' or 'multifd'");
         return false;
     }
     return ram_reset_vm_is_whole(errp) &&
@@ -135,6 +142,22 @@ bool ram_reset_saves_no_ram(void)
     return save.in_memory && is_savevm();
 }
 
+/* Two saves without a name within a second have the same name */
+static bool find_newest(BlockDriverState *bs, const char *name,
+                        QEMUSnapshotInfo *sn)
+{
+    g_autofree QEMUSnapshotInfo *list = NULL;
+    int n = bdrv_snapshot_list(bs, &list);
+
+    while (n > 0 && strcmp(list[n - 1].name, name)) {
+        n--;
+    }
+    if (n > 0) {
+        *sn = list[n - 1];
+    }
+    return n > 0;
+}
+
 static void note_saved_in_memory(BlockDriverState *bs,
                                  const QEMUSnapshotInfo *sn)
 {
@@ -146,7 +169,6 @@ static void note_saved_in_memory(BlockDriverState *bs,
     s->digest = ram_reset_verify_wanted() ? ram_reset_digest() : NULL;
     s->point = save.point;
     save.point = 0;
-    ram_reset_pin_point(s->point);
     s->ignore_shared = migrate_ignore_shared();
     ram_reset_snapshot_set_current(s);
     s->map = ram_reset_map_copy();
@@ -159,7 +181,7 @@ static void note_saved(BlockDriverState *bs, const char *name)
     QEMUSnapshotInfo sn;
 
     ram_reset_snapshot_set_current(NULL);
-    if (!ram_reset_enabled() || bdrv_snapshot_find(bs, &sn, name) < 0) {
+    if (!ram_reset_enabled() || !find_newest(bs, name, &sn)) {
         return;
     }
     if (save.in_memory) {
@@ -184,12 +206,12 @@ QEMUFile *ram_reset_save_open(BlockDriverState *bs)
     g_autoptr(QIOChannelBlock) ioc = qio_channel_block_new(bs);
 
     save.writing = true;
+    save.file_length = ram_reset_qcow2_file_length(bs);
+    ram_reset_qcow2_clear_vmstate(bs);
     if (save.in_memory) {
         save.vmstate = g_byte_array_new();
         return vmstate_memory_create(save.vmstate);
     }
-    save.file_length = ram_reset_qcow2_file_length(bs);
-    ram_reset_qcow2_clear_vmstate(bs);
     return qemu_file_new_output(QIO_CHANNEL(ioc));
 }
 
@@ -216,7 +238,11 @@ static bool take_memory(Error **errp)
                    "has devices between the sections of RAM");
         return false;
     }
+    ram_reset_snapshots_trim();
     save.point = ram_reset_baseline_of_memory(errp);
+    if (save.point) {
+        ram_reset_pin_point(save.point);
+    }
     return save.point;
 }
 

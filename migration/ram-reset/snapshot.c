@@ -66,6 +66,7 @@ static void free_snapshot(void *opaque)
     g_free(s->digest);
     g_clear_pointer(&s->summary, ram_reset_summary_free);
     g_free(s->key);
+    g_free(s->node);
     g_free(s);
 }
 
@@ -139,6 +140,16 @@ RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
     return head;
 }
 
+/* Whether another command than QEMU's own has deleted it from its image */
+static bool has_vanished(const RamResetSnapshot *s)
+{
+    BlockDriverState *bs = s->vmstate ? bdrv_find_node(s->node) : NULL;
+    QEMUSnapshotInfo sn;
+
+    return bs && !bdrv_snapshot_find_by_id_and_name(bs, s->info.id_str,
+                                                    s->info.name, &sn, NULL);
+}
+
 void ram_reset_snapshots_trim(void)
 {
     GHashTableIter iter;
@@ -149,7 +160,12 @@ void ram_reset_snapshots_trim(void)
         while (g_hash_table_iter_next(&iter, NULL, &value)) {
             RamResetSnapshot *s = value;
 
-            if (s != snapshots.current && !ram_reset_has_point(s->point)) {
+            if (s == snapshots.current) {
+                continue;
+            }
+            if (has_vanished(s)) {
+                g_hash_table_iter_remove(&iter);
+            } else if (!ram_reset_has_point(s->point)) {
                 drop_rewind_state(s);
             }
         }
@@ -177,12 +193,28 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
     return snapshots.by_key ? g_hash_table_lookup(snapshots.by_key, key) : NULL;
 }
 
-bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+bool ram_reset_snapshot_has_vmstate(BlockDriverState *bs,
+                                    const QEMUSnapshotInfo *sn)
 {
     const RamResetSnapshot *s = sn->vm_state_size
                                 ? NULL : ram_reset_snapshot_find(bs, sn);
 
     return sn->vm_state_size || (s && s->vmstate);
+}
+
+/* A save that was interrupted may have left two of the name */
+bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
+{
+    g_autofree QEMUSnapshotInfo *list = NULL;
+    int n = bdrv_snapshot_list(bs, &list);
+
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(list[i].name, sn->name) &&
+            ram_reset_snapshot_has_vmstate(bs, &list[i])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static unsigned count_in_memory(void)
@@ -216,6 +248,7 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
         }
         s = g_new0(RamResetSnapshot, 1);
         s->key = g_steal_pointer(&key);
+        s->node = g_strdup(bdrv_get_node_name(bs));
         s->info = *sn;
         g_hash_table_insert(snapshots.by_key, s->key, s);
     }

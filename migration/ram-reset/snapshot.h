@@ -22,6 +22,7 @@
  * @key: identifies an entry in the list of snapshots of an image.  A snapshot
  *     that is saved again gets another id or date, so another key.  The key has
  *     a node name, so it is valid in this QEMU only.
+ * @node: the name of the node with the image
  * @info: the entry
  * @summary: the summary of the VM state; NULL before it was read
  * @ram_end: the position in the VM state of the footer of the last RAM section,
@@ -49,6 +50,7 @@
  */
 typedef struct RamResetSnapshot {
     char *key;
+    char *node;
     QEMUSnapshotInfo info;
     RamResetSummary *summary;
     int64_t ram_end;
@@ -127,8 +129,16 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
 RamResetKnownSnapshotList *ram_reset_query_snapshots(void);
 
 /**
+ * ram_reset_snapshot_has_vmstate: whether @sn in @bs has a VM state, in the image
+ * or in memory
+ */
+bool ram_reset_snapshot_has_vmstate(BlockDriverState *bs,
+                                    const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_snapshots_trim: free the state for a rewind of all snapshots whose
- * point has been dropped
+ * point has been dropped, and all of snapshots in memory that are not in their
+ * image any more
  */
 void ram_reset_snapshots_trim(void);
 

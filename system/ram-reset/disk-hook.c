@@ -36,6 +36,7 @@ static int64_t list_start;
 
 int ram_reset_list_add(int64_t offset, int64_t len, const void *part)
 {
+    assert(qemu_in_main_thread());
     if (!list_parts) {
         list_parts = g_byte_array_new();
         list_start = offset;

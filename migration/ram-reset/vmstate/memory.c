@@ -5,7 +5,9 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
 #include "qemu/iov.h"
+#include "qemu/units.h"
 #include "io/channel.h"
 #include "system/ram-reset-compat.h"
 #include "migration/qemu-file.h"
@@ -14,6 +16,9 @@
 /* QIOChannelBuffer would free its bytes when the file is closed */
 #define TYPE_MEMORY_CHANNEL "ram-reset-memory-channel"
 OBJECT_DECLARE_SIMPLE_TYPE(MemoryChannel, MEMORY_CHANNEL)
+
+/* Devices have some 100 KiB; an array has less than 4 GiB */
+#define MEMORY_MAX (1 * GiB)
 
 struct MemoryChannel {
     QIOChannel parent_obj;
@@ -37,6 +42,10 @@ static ssize_t memory_writev(QIOChannel *ioc, const struct iovec *iov,
     GByteArray *bytes = MEMORY_CHANNEL(ioc)->bytes;
     size_t size = iov_size(iov, niov), at = bytes->len;
 
+    if (size > MEMORY_MAX - at) {
+        error_setg(errp, "the VM state has more than 1 GiB without RAM");
+        return -1;
+    }
     g_byte_array_set_size(bytes, at + size);
     iov_to_buf(iov, niov, 0, bytes->data + at, size);
     return size;

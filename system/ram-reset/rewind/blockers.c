@@ -89,6 +89,10 @@ static const RamResetBlocker blockers[] = {
             "allows",
             "raise rewind-limit=, or save the snapshot when the guest uses "
             "less memory"),
+    BLOCKER(MEMORY_SNAPSHOTS,
+            "snapshots are in memory only, and leave no room for another one",
+            "delete some of them, unplug memory that they do not have, or "
+            "raise rewind-limit="),
     BLOCKER(NO_MEMORY,
             "the host has no memory for a copy of RAM",
             "give QEMU more memory"),

@@ -87,13 +87,15 @@ static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list)
     return why;
 }
 
-/* Record RAM, which differs from the position in its @changes or as a whole */
+/*
+ * Record RAM.  It differs from the position in what the log has, or, if @whole,
+ * in any page.
+ */
 static bool rewind_record(RamResetBlockList *list, bool whole,
                           RamResetMakeRoom *make_room)
 {
     g_autoptr(RewindPoint) p = whole ? point_new(rewind_state.blocks)
                                      : point_copy(points_position());
-
     uint64_t limit = size_limit(list);
 
     if (!rewind_state.in_template) {
@@ -124,7 +126,7 @@ static bool rewind_take_changes(RamResetMakeRoom *make_room)
     return rewind_record(list, false, make_room);
 }
 
-/* A whole load: RAM is compared with the baseline; without one it is copied */
+/* Compare RAM with the baseline; if there is none that fits, copy RAM */
 static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
                                         RamResetMakeRoom *make_room)
 {
@@ -144,13 +146,13 @@ static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
         g_array_index(rewind_state.blocks, BaselineBlock, i).owner =
             list->blocks[i].owner;
     }
-    if (point) {
+    if (point && fits) {
         points_go_to(point);
     } else if (!fits || !rewind_record(list, true, make_room)) {
         if (points_are_pinned()) {
-            return ram_reset_blocker_new(fits ? RAM_RESET_BLOCKER_REWIND_LIMIT
-                                              : RAM_RESET_BLOCKER_RAM_CHANGED,
-                                         "snapshots are in memory only");
+            return ram_reset_blocker_new(
+                RAM_RESET_BLOCKER_MEMORY_SNAPSHOTS,
+                fits ? "rewind-limit" : "RAM blocks differ");
         }
         rewind_free_blocks();
         why = rewind_take_baseline(list);
@@ -197,13 +199,9 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
         return 0;
     }
     events_begin(rewind_has_block);
-    if (loaded || !rewind_take_changes(make_room)) {
-        if (!loaded) {
-            rewind_free_unpinned();
-        }
-        if (!rewind_restart(loaded, point, make_room)) {
-            return 0;
-        }
+    if ((loaded || !rewind_take_changes(make_room)) &&
+        !rewind_restart(loaded, point, make_room)) {
+        return 0;
     }
     trace_ram_reset_take_point(rewind_state.size, points_size(),
                                points_tables(), get_clock() - before);

@@ -179,9 +179,9 @@ def test_save_populates_nothing(tmp_path, fast_accel):
         qtest.close()
 
 
-@pytest.mark.parametrize('what', ('plug', 'fail'))
+@pytest.mark.parametrize('what', ('plug', 'save', 'fail'))
 def test_others_stay(tmp_path, what):
-    """A whole load follows; what is known of others is not lost by it."""
+    """A whole load or save follows, which loses nothing of the others."""
     with Still(tmp_path) as guest:
         guest.save('broken')
     with VMState(tmp_path / 'disk.qcow2', 'broken') as state:
@@ -190,15 +190,18 @@ def test_others_stay(tmp_path, what):
         for i in range(3):
             guest.put(i, i + 1)
             guest.save(f's{i}')
-        if what == 'plug':
+        if what != 'fail':
             guest.qmp('device_add', driver='virtio-rng-pci', id='rng')
             guest.qmp('device_del', id='rng')
         else:
             with pytest.raises(MachineError):
                 guest.load('broken')
         guest.put(9, 9)
-        guest.load('s1')
-        assert not guest.last_load()['rewound']
+        if what == 'save':
+            guest.save('s3')
+        else:
+            guest.load('s1')
+            assert not guest.last_load()['rewound']
         for i in 0, 2, 1:
             guest.load(f's{i}')
             guest.block()

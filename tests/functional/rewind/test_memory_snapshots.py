@@ -60,8 +60,11 @@ def test_disk_goes_back_too(tmp_path, fast_accel):
             guest.load(f's{pattern}')
             assert guest.last_load()['rewound']
             guest.ask('check-fill', START, MIB, pattern)
-            assert 'Pattern' not in guest.hmp(
-                f'qemu-io {DISK} "read -P {pattern} 0 64k"')
+            guest.hmp(f'qemu-io {DISK} "read -P {pattern} 0 64k"')
+            # qemu-io writes to QEMU's output
+            assert 'Pattern verification failed' not in guest.log()
+        guest.hmp(f'qemu-io {DISK} "read -P 7 0 64k"')
+        assert 'Pattern verification failed' in guest.log()
 
 
 def test_another_qemu_refuses(tmp_path):
@@ -176,6 +179,10 @@ def test_digest_finds_a_change(tmp_path):
         guest.qmp('qom-set', path='/objects/rr0', property='verify', value=True)
         with pytest.raises(MachineError, match='saved with verify=off'):
             guest.load('s')
+        guest.qmp('qom-set', path='/objects/rr0', property='verify',
+                  value=False)
+        guest.load('s')         # nothing has been changed
+        assert guest.last_load()['rewound']
 
 
 def test_running_guest(tmp_path, fast_accel):
@@ -199,3 +206,62 @@ def test_first_save_reads_no_ram(tmp_path, fast_accel):
         assert guest.rss() - before < 4 * MIB
         guest.load('s')
         assert guest.last_load()['rewound']
+
+
+@pytest.mark.parametrize('machine', ('microvm', 'q35,suppress-vmdesc=on'))
+def test_short_vm_state(tmp_path, machine):
+    """Its end is within what QEMU reads ahead."""
+    with Still(tmp_path, MEMORY, machine=machine) as guest:
+        guest.put(0, 1)
+        guest.save('s')
+        guest.put(0, 2)
+        guest.load('s')
+        assert guest.last_load()['rewound']
+        assert guest.qtest.read(START, 1) == b'\1'
+
+
+def test_two_of_a_name(tmp_path):
+    """As two saves within a second have if they are given none."""
+    with Still(tmp_path, ',verify=on' + MEMORY) as guest:
+        tags = set()
+        while len(tags) != 1:
+            tags.clear()
+            for i in 1, 2:
+                guest.put(0, i)
+                guest.hmp(f'qemu-io {DISK} "write -P {i} 0 64k"')
+                guest.hmp('savevm')
+                tags.add(max(snapshots(guest)))
+        guest.load(tags.pop())
+        value, = guest.qtest.read(START, 1)
+        guest.hmp(f'qemu-io {DISK} "read -P {value} 0 64k"')
+        assert 'Pattern verification failed' not in guest.log()
+
+
+@pytest.mark.parametrize('image', (True, False))
+def test_reset_removes_ram(tmp_path, image):
+    """The system reset of the load ends an unplug that was asked for."""
+    kind = 'image' if image else 'memory'
+    nic = {'driver': 'virtio-net-pci', 'id': 'nic', 'romfile':
+           str(products.FIRMWARE / 'efi-virtio.rom')}
+    with Still(tmp_path, f',save-kind={kind}') as guest:
+        guest.qmp('device_add', **nic)
+        guest.save('s')
+        guest.qmp('device_del', id='nic')
+        with pytest.raises(MachineError):
+            guest.load('s')
+        assert guest.status() != 'running'
+        with pytest.raises(MachineError, match='RAM block|other blocks|fit'):
+            guest.load('s')
+
+
+def test_no_vm_state_stays_allocated(tmp_path):
+    """A load of an image leaves its VM state in the active layer."""
+    with Still(tmp_path) as guest:
+        guest.put(0, 1, 1000)
+        guest.save('image')
+        guest.load('image')
+        guest.qmp('qom-set', path='/objects/rr0', property='save-kind',
+                  value='memory')
+        guest.save('memory')
+        guest.hmp('delvm image')
+    assert (tmp_path / 'disk.qcow2').stat().st_blocks * 512 < 2 * MIB
