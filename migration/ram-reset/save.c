@@ -162,10 +162,13 @@ static void note_saved_in_memory(BlockDriverState *bs,
                                  const QEMUSnapshotInfo *sn)
 {
     RamResetSnapshot *s = ram_reset_snapshot_get(bs, sn);
+    QEMUFile *f;
 
     s->ram_end = save.ram_end;
     s->vmstate = g_byte_array_free_to_bytes(g_steal_pointer(&save.vmstate));
-    s->summary = ram_reset_summary_of_memory(s->vmstate, s->ram_end);
+    f = vmstate_cache_open(&s->cache, s->vmstate, NULL, s->ram_end, 0);
+    s->summary = ram_reset_summary_of_memory(f, s->vmstate, s->ram_end);
+    qemu_fclose(f);
     s->digest = ram_reset_verify_wanted() ? ram_reset_digest() : NULL;
     s->point = save.point;
     save.point = 0;

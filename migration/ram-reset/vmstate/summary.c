@@ -10,7 +10,6 @@
 #include "block/block.h"
 #include "block/block_int-global-state.h"
 #include "migration/qemu-file.h"
-#include "migration/ram-reset/vmstate/cache.h"
 #include "migration/ram-reset/vmstate/device-sections.h"
 #include "migration/ram-reset/vmstate/stream.h"
 #include "migration/ram-reset/vmstate/summary.h"
@@ -125,19 +124,16 @@ static char *checksum_samples(BlockDriverState *image, uint64_t size)
     return g_strdup(g_checksum_get_string(sha));
 }
 
-RamResetSummary *ram_reset_summary_of_memory(GBytes *vmstate, uint64_t ram_end)
+RamResetSummary *ram_reset_summary_of_memory(QEMUFile *f, GBytes *vmstate,
+                                             uint64_t ram_end)
 {
     RamResetSummary *summary = g_new0(RamResetSummary, 1);
-    VMStateCache cache = {};
     DeviceSections sections = {};
-    QEMUFile *f = vmstate_cache_open(&cache, vmstate, NULL, ram_end, 0);
 
     summary->blocks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
                                             g_free);
     summary->known = ram_stream_walk(f, &summary_visitor, summary, NULL) ==
                      RAM_STREAM_DONE;
-    qemu_fclose(f);
-    vmstate_cache_drop(&cache);
     if (device_sections_of_memory(&sections, vmstate, ram_end, NULL)) {
         summary->cpus = g_array_ref(sections.description->cpus);
     }

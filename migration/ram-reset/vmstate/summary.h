@@ -49,11 +49,13 @@ RamResetSummary *ram_reset_summary_read(BlockDriverState *bs,
 /**
  * ram_reset_summary_of_memory: the summary of a VM state that no image has
  *
+ * @f: @vmstate at its first byte, stays open
  * @ram_end: the position in it of the footer of the last RAM section, in bytes
  *
  * Returns: a summary without checksum, freed by the caller
  */
-RamResetSummary *ram_reset_summary_of_memory(GBytes *vmstate, uint64_t ram_end);
+RamResetSummary *ram_reset_summary_of_memory(QEMUFile *f, GBytes *vmstate,
+                                             uint64_t ram_end);
 
 void ram_reset_summary_free(RamResetSummary *summary);
 

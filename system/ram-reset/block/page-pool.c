@@ -71,18 +71,23 @@ PagePool *page_pool_new(size_t page_size)
     return pool;
 }
 
-/* Return unused memory; false if the kernel refuses to, and @c has to stay */
-static bool pool_chunk_free(PagePool *pool, PoolChunk *c)
+static void pool_chunk_forget(PagePool *pool, PoolChunk *c)
 {
-    if (munmap(c->mem, pool_map_len(pool))) {
-        return false;
-    }
     g_queue_unlink(&pool->available, &c->link);
     pool->bytes -= pool_chunk_size(pool) +
                    (uint64_t)c->touched * pool->page_size;
     pool->chunks[c->number] = NULL;
     pool->unused = MIN(pool->unused, c->number);
     g_free(c);
+}
+
+/* Return unused memory; false if the kernel refuses to, and @c has to stay */
+static bool pool_chunk_free(PagePool *pool, PoolChunk *c)
+{
+    if (munmap(c->mem, pool_map_len(pool))) {
+        return false;
+    }
+    pool_chunk_forget(pool, c);
     return true;
 }
 
@@ -235,8 +240,11 @@ void page_pool_ref(PagePool *pool, PageRef ref)
 /* The kernel may have no memory to split a mapping: reuse the chunk later */
 static void pool_chunk_empty(PagePool *pool, PoolChunk *c)
 {
-    if (pool_chunk_free(pool, c) ||
-        madvise(c->mem, pool_map_len(pool), MADV_DONTNEED)) {
+    if (pool_chunk_free(pool, c)) {
+        return;
+    }
+    if (madvise(c->mem, pool_map_len(pool), MADV_DONTNEED)) {
+        pool_chunk_forget(pool, c);
         return;
     }
     pool->bytes -= (uint64_t)c->touched * pool->page_size;

@@ -96,7 +96,7 @@ void target_run(const uint8_t *data, size_t size)
     device_sections_clear(&all);
     error_free(err);
     err = NULL;
-    if (ram_reset_check_devices(vmstub_image(), &sn, 1, &err) ==
+    if (ram_reset_check_devices(vmstub_image(), &sn, NULL, 1, &err) ==
         (err != NULL)) {
         fuzz_fail("a difference has no name");
     }
