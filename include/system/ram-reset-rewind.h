@@ -80,6 +80,12 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
 bool ram_reset_has_point(uint64_t point);
 
 /**
+ * ram_reset_own_pages: the number of pages that only this point has, which is
+ * there
+ */
+uint64_t ram_reset_own_pages(uint64_t point);
+
+/**
  * ram_reset_query_point: count the pages of a point that is there
  *
  * @info: @own_pages, @shared_pages and @differing_pages are set

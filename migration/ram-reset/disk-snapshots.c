@@ -86,7 +86,7 @@ GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name)
         int n = bdrv_snapshot_list(bs, &list);
 
         for (int k = 0; k < n; k++) {
-            if (!strcmp(list[k].name, name)) {
+            if (!name || !strcmp(list[k].name, name)) {
                 add_snapshot(snapshots, bs, &list[k]);
             }
         }

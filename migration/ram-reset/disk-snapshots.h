@@ -36,7 +36,8 @@ typedef struct DiskSnapshot {
 GPtrArray *ram_reset_disks(bool has_devices, strList *devices);
 
 /**
- * ram_reset_disk_snapshots: all snapshots with the name @name in @disks
+ * ram_reset_disk_snapshots: all snapshots with the name @name in @disks, or all
+ * if it is NULL
  *
  * Returns: an array of DiskSnapshot, in the order of the disks and of their
  *     lists; freeing it drops the references

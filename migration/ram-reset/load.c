@@ -41,6 +41,7 @@
 typedef struct Verdict {
     bool ram_ended;             /* the last RAM section has been loaded */
     bool verified;
+    bool ram_differs;           /* verify=on has found that */
     Error *err;                 /* why RAM differs from the snapshot */
 } Verdict;
 
@@ -199,7 +200,8 @@ bool ram_reset_load_skip(QEMUFile *f)
     load.skipped = load.sections.count == 2 &&
                    ram_sections_skip(&load.sections, ram_end);
     if (load.sections.count == 2 && !load.skipped) {
-        if (load.plan.unchanged || load.snapshot->vmstate) {
+        if ((load.plan.unchanged || load.snapshot->vmstate) &&
+            !load.verdict.err) {
             error_setg(&load.verdict.err, "the end of RAM in the VM state has "
                        "moved, and unchanged devices were not loaded");
         }
@@ -275,6 +277,7 @@ void ram_reset_load_ram_done(int ret)
         v->verified = load.snapshot->vmstate
                       ? ram_reset_check_digest(load.snapshot->digest, &v->err)
                       : ram_reset_check_content(load.bs, &v->err);
+        v->ram_differs = v->err;
         load.times.ram_verified = load_now();
     }
 }
@@ -345,7 +348,12 @@ static void load_note_failure(void)
     }
     ram_reset_partial_load_set(load.snapshot->info.name);
     if (load.times.was_reset) {
-        ram_reset_lose_position(RAM_RESET_BLOCKER_LOAD_FAILED);
+        if (load.verdict.ram_differs) {
+            /* The log may lack a write, or the copy is wrong */
+            ram_reset_block_baseline(RAM_RESET_BLOCKER_LOAD_FAILED);
+        } else {
+            ram_reset_lose_position(RAM_RESET_BLOCKER_LOAD_FAILED);
+        }
         ram_reset_template_close();
         ram_reset_snapshot_set_current(NULL);
         ram_reset_snapshots_trim();

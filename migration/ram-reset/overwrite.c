@@ -20,13 +20,13 @@
 
 /* Protected by the BQL */
 static struct {
-    GArray *old;            /* DiskSnapshot with the name, before the save */
+    GArray *old;            /* DiskSnapshot before the save, with its name */
     bool overwrites;        /* the end of the save deletes them */
 } save;
 
 void ram_reset_overwrite_begin(const GPtrArray *disks, const char *name)
 {
-    save.old = name ? ram_reset_disk_snapshots(disks, name) : NULL;
+    save.old = ram_reset_disk_snapshots(disks, name);
 }
 
 void ram_reset_overwrite_end(void)
@@ -86,10 +86,8 @@ static void forget_deleted(const GArray *snapshots)
 {
     for (unsigned i = 0; i < snapshots->len; i++) {
         DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
-        QEMUSnapshotInfo sn;
 
-        if (!bdrv_snapshot_find_by_id_and_name(s->bs, s->sn.id_str, s->sn.name,
-                                               &sn, NULL)) {
+        if (ram_reset_snapshot_is_gone(s->bs, &s->sn)) {
             ram_reset_snapshot_forget(s->bs, &s->sn);
         }
     }

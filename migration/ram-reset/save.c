@@ -177,7 +177,8 @@ static void note_saved_in_memory(BlockDriverState *bs,
     s->map = ram_reset_map_copy();
 }
 
-static void note_saved(BlockDriverState *bs, const char *name)
+/* Returns false if a snapshot in memory has no place in the image */
+static bool note_saved(BlockDriverState *bs, const char *name)
 {
     g_autofree char *identity = NULL;
     RamResetSnapshot *s;
@@ -185,11 +186,11 @@ static void note_saved(BlockDriverState *bs, const char *name)
 
     ram_reset_snapshot_set_current(NULL);
     if (!ram_reset_enabled() || !find_newest(bs, name, &sn)) {
-        return;
+        return !save.in_memory;
     }
     if (save.in_memory) {
         note_saved_in_memory(bs, &sn);
-        return;
+        return true;
     }
     s = ram_reset_snapshot_get(bs, &sn);
     s->ram_end = save.ram_end;
@@ -202,6 +203,7 @@ static void note_saved(BlockDriverState *bs, const char *name)
     }
     ram_reset_snapshot_set_current(s);
     s->map = ram_reset_map_copy();
+    return true;
 }
 
 QEMUFile *ram_reset_save_open(BlockDriverState *bs)
@@ -241,8 +243,13 @@ static bool take_memory(Error **errp)
                    "has devices between the sections of RAM");
         return false;
     }
-    ram_reset_snapshots_trim();
-    save.point = ram_reset_baseline_of_memory(errp);
+    /* The guest has written since RAM was that of a template */
+    ram_reset_template_close();
+    save.point = ram_reset_baseline_of_memory(NULL);
+    if (!save.point) {
+        ram_reset_snapshots_trim();
+        save.point = ram_reset_baseline_of_memory(errp);
+    }
     if (save.point) {
         ram_reset_pin_point(save.point);
     }
@@ -265,8 +272,10 @@ static bool save_complete(BlockDriverState *bs, const char *name,
     /* The deletion may have removed the open template */
     ok = ram_reset_delete_overwritten(name, has_devices, devices, errp);
     ram_reset_template_close();
-    if (ok) {
-        note_saved(bs, name);
+    if (ok && !note_saved(bs, name)) {
+        error_setg(errp, "Snapshot '%s' is not in the list of '%s' any more",
+                   name, bdrv_get_device_or_node_name(bs));
+        ok = false;
     }
     return ok;
 }

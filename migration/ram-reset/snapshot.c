@@ -70,14 +70,6 @@ static void free_snapshot(void *opaque)
     g_free(s);
 }
 
-static bool has_own_pages(const RamResetSnapshot *s)
-{
-    RamResetKnownSnapshot info = {};
-
-    ram_reset_query_point(s->point, &info);
-    return info.own_pages;
-}
-
 /*
  * Not the current snapshot, nor one in memory only; NULL if there is no other.
  * @with_point: only snapshots with a point, first those that have pages alone
@@ -99,7 +91,7 @@ static RamResetSnapshot *find_oldest(bool with_point)
             (with_point && !ram_reset_has_point(s->point))) {
             continue;
         }
-        own = with_point && has_own_pages(s);
+        own = with_point && ram_reset_own_pages(s->point);
         if (!oldest || own > best ||
             (own == best && s->last_use < oldest->last_use)) {
             oldest = s;
@@ -140,14 +132,29 @@ RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
     return head;
 }
 
+bool ram_reset_snapshot_is_gone(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn)
+{
+    g_autofree char *key = make_key(bs, sn);
+    g_autofree QEMUSnapshotInfo *list = NULL;
+    int n = bdrv_snapshot_list(bs, &list);
+
+    for (int i = 0; i < n; i++) {
+        g_autofree char *other = make_key(bs, &list[i]);
+
+        if (!strcmp(key, other)) {
+            return false;
+        }
+    }
+    return n >= 0;
+}
+
 /* Whether another command than QEMU's own has deleted it from its image */
 static bool has_vanished(const RamResetSnapshot *s)
 {
     BlockDriverState *bs = s->vmstate ? bdrv_find_node(s->node) : NULL;
-    QEMUSnapshotInfo sn;
 
-    return bs && !bdrv_snapshot_find_by_id_and_name(bs, s->info.id_str,
-                                                    s->info.name, &sn, NULL);
+    return bs && ram_reset_snapshot_is_gone(bs, &s->info);
 }
 
 void ram_reset_snapshots_trim(void)

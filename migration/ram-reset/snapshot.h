@@ -129,6 +129,14 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
 RamResetKnownSnapshotList *ram_reset_query_snapshots(void);
 
 /**
+ * ram_reset_snapshot_is_gone: whether @bs does not list @sn any more
+ *
+ * Returns: false also if the list cannot be read
+ */
+bool ram_reset_snapshot_is_gone(BlockDriverState *bs,
+                                const QEMUSnapshotInfo *sn);
+
+/**
  * ram_reset_snapshot_has_vmstate: whether @sn in @bs has a VM state, in the image
  * or in memory
  */

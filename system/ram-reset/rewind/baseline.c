@@ -148,13 +148,6 @@ bool baseline_is_of_all(const GArray *all)
     return nr == all->len;
 }
 
-static RamCopy *new_copy(const RamResetBlock *blk,
-                         const TemplateFile *file)
-{
-    return file ? template_file_copy(file, template_file_find_block(
-                                               file, blk->rb->idstr))
-                : ram_copy_new(blk->map.len, qemu_target_page_size());
-}
 
 RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
                               const TemplateFile *file, uint64_t limit,
@@ -167,13 +160,16 @@ RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
         .owner = blk->owner,
         .compared = is_devices_own(blk->rb),
     };
+    int in_file = file ? template_file_find_block(file, blk->rb->idstr) : -1;
     RamResetBlocker *why = baseline_block_blocker(blk);
 
     if (why) {
         return why;
     }
     if (!blk->ignored && base.len) {
-        base.copy = new_copy(blk, file);
+        base.copy = in_file >= 0
+                    ? template_file_copy(file, in_file)
+                    : ram_copy_new(base.len, qemu_target_page_size());
         if (!base.copy) {
             return block_blocker(RAM_RESET_BLOCKER_NO_MEMORY, blk->rb,
                                  g_strerror(errno));
@@ -181,7 +177,7 @@ RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
     }
     base.name = g_strdup(blk->rb->idstr);
     g_array_append_val(all, base);
-    if (base.copy && file) {
+    if (base.copy && in_file >= 0) {
         *size += ram_copy_size(base.copy);
         return NULL;
     }

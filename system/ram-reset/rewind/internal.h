@@ -13,7 +13,7 @@
 typedef struct RewindState {
     bool wanted;                /* by an object with rewind=on */
     GArray *blocks;             /* of BaselineBlock; NULL: no baseline */
-    RamResetBlocker *blocker;   /* why there is no baseline */
+    RamResetBlocker *blocker;   /* why RAM cannot be rewound */
     RamResetBlocker *early;     /* the same, before the first one */
     unsigned cpus, turn;
     bool late;                  /* earlier mappings are not noted */

@@ -89,13 +89,15 @@ static void lose_position(RamResetBlocker *why)
 {
     if (rewind_state.blocks) {
         points_set_position(NULL);
+        watch_end(rewind_state.blocks);
     }
     set_blocker(why);
 }
 
 void ram_reset_lose_position(RamResetBlockerId why)
 {
-    if (!rewind_state.blocker || !rewind_state.blocks) {
+    if (!rewind_state.blocker || !rewind_state.blocks ||
+        why == RAM_RESET_BLOCKER_LOAD_FAILED) {
         lose_position(ram_reset_blocker_new(why, NULL));
     }
 }
@@ -117,7 +119,9 @@ static void rewind_options_changed(Notifier *n, void *data)
         mappings_note(wanted);
         rewind_state.late = phase_check(PHASE_MACHINE_READY);
     }
-    ram_reset_drop_baseline(RAM_RESET_BLOCKER_OBJECTS_CHANGED);
+    if (rewind_state.blocks) {
+        ram_reset_block_baseline(RAM_RESET_BLOCKER_OBJECTS_CHANGED);
+    }
     if (!wanted) {
         tracking_stop();
     }

@@ -195,7 +195,9 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
     assert(bql_locked());
     if (!ram_reset_rewind_wanted()) {
         rewind_free_unpinned();
-        g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
+        if (!rewind_state.blocks) {
+            g_clear_pointer(&rewind_state.blocker, qapi_free_RamResetBlocker);
+        }
         return 0;
     }
     events_begin(rewind_has_block);
@@ -211,6 +213,22 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
 bool ram_reset_has_point(uint64_t point)
 {
     return points_find(point);
+}
+
+uint64_t ram_reset_own_pages(uint64_t point)
+{
+    const RewindPoint *p = points_find(point);
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < p->nr; i++) {
+        uint64_t shared, own;
+
+        if (p->trees[i]) {
+            page_tree_count(p->trees[i], &shared, &own);
+            sum += own;
+        }
+    }
+    return sum;
 }
 
 void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
@@ -234,6 +252,9 @@ void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
 void ram_reset_drop_point(uint64_t point)
 {
     points_drop(point);
+    if (!ram_reset_rewind_wanted() && !points_are_pinned()) {
+        rewind_free_blocks();
+    }
 }
 
 void ram_reset_pin_point(uint64_t point)

@@ -3,6 +3,8 @@
 
 # Takes: 60 s
 
+import os
+
 import pytest
 
 from lib.damage import damage_device
@@ -205,6 +207,31 @@ def test_others_stay(tmp_path, what):
         for i in 0, 2, 1:
             guest.load(f's{i}')
             guest.block()
+
+
+def test_wrong_copy_is_dropped(tmp_path):
+    """verify=on finds that a template is damaged: no load may use it again."""
+    with in_memory('templates') as folder:
+        options = f',template-dir={folder}'
+        kwargs = {'strategy': 'memset', 'memory': 'private'}
+        with Still(tmp_path, options, **kwargs) as guest:
+            guest.put(0, 1, 100)
+            guest.save('s')
+            file, = (f for f in folder.iterdir() if f.stat().st_size > MIB // 4)
+            guest.hmp('savevm t')
+        times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+        with open(file, 'r+b') as f:
+            f.seek(f.read().find(b'\1' * PAGE))
+            f.write(b'\t')
+        os.utime(file, ns=times)
+        with Still(tmp_path, options + ',verify=on', **kwargs) as guest:
+            with pytest.raises(MachineError, match='RAM is not what'):
+                guest.load('s')
+            guest.load('t')
+            guest.qmp('qom-set', path='/objects/rr0', property='verify',
+                      value=False)
+            guest.load('s')
+            assert guest.qtest.read(START, PAGE) == b'\1' * PAGE
 
 
 def test_limit_drops_the_one_used_least(tmp_path):

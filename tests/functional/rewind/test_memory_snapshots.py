@@ -12,6 +12,7 @@ from lib import products
 from lib.guests import PAGE, Ring3
 from lib.machine import DISK, MIB, MachineError, run_quietly
 from lib.rewinding import RAM_SIZE, START, Explorer, Still, boot, full_disk
+from lib.shm import in_memory
 
 MEMORY = ',save-kind=memory'
 
@@ -265,3 +266,62 @@ def test_no_vm_state_stays_allocated(tmp_path):
         guest.save('memory')
         guest.hmp('delvm image')
     assert (tmp_path / 'disk.qcow2').stat().st_blocks * 512 < 2 * MIB
+
+
+@pytest.mark.parametrize('what', ('limit', 'options'))
+def test_template_is_of_the_load(tmp_path, what):
+    """RAM was that of a template; it is not when the guest has written."""
+    with in_memory('templates') as folder:
+        options = f',template-dir={folder},verify=off' + MEMORY
+        with Still(tmp_path, f',template-dir={folder}') as guest:
+            guest.save('s')
+        limit = ',rewind-limit=64K' if what == 'limit' else ''
+        with Still(tmp_path, options + limit, strategy='memset',
+                   memory='private') as guest:
+            guest.load('s')
+            assert 'template' in guest.last_load()
+            guest.put(0, 1, 100)
+            if what == 'options':
+                guest.qmp('qom-set', path='/objects/rr0',
+                          property='rewind-limit', value=RAM_SIZE)
+                guest.save('m')
+            else:
+                with pytest.raises(MachineError, match='rewind-limit'):
+                    guest.save('m')
+                return
+            guest.put(0, 2, 100)
+            guest.load('m')
+            assert guest.qtest.read(START, 1) == b'\1'
+
+
+def test_switched_off_frees_all(tmp_path):
+    """Also if QEMU did not know the changes of RAM any more."""
+    with Still(tmp_path, MEMORY) as guest:
+        guest.put(0, 1, 2000)
+        guest.save('s')
+        guest.qmp('qom-set', path='/objects/rr0', property='save-kind',
+                  value='image')
+        full = guest.rss()
+        guest.qmp('device_add', driver='virtio-rng-pci', id='rng')
+        guest.qmp('qom-set', path='/objects/rr0', property='rewind',
+                  value=False)
+        assert guest.rss() > full - 4 * MIB     # the snapshot in memory
+        guest.hmp('delvm s')
+        assert guest.rss() < full - 7 * MIB
+
+
+def test_failed_save_without_a_name(tmp_path):
+    """Within a second its name is that of the one before, which stays."""
+    with Still(tmp_path) as guest:
+        guest.save('root')
+        base = guest.rewind()['baseline']
+    with Still(tmp_path, MEMORY + f',rewind-limit={base + 10 * PAGE}') as guest:
+        guest.hmp('delvm root')
+        time.sleep(1.01 - time.time() % 1)
+        guest.hmp('savevm')
+        guest.put(0, 1, 100)
+        with pytest.raises(MachineError):
+            guest.hmp('savevm')
+        assert len(snapshots(guest)) == 1
+        guest.load(*snapshots(guest))
+        assert guest.qtest.read(START, 1) == b'\0'
