@@ -101,7 +101,7 @@ static RamResetSnapshot *find_oldest(bool with_point)
     return oldest;
 }
 
-static gint compare_last_use(gconstpointer a, gconstpointer b)
+static gint compare_last_use(gconstpointer a, gconstpointer b, gpointer opaque)
 {
     const RamResetSnapshot *x = a, *y = b;
 
@@ -114,7 +114,8 @@ RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
     g_autoptr(GList) all = snapshots.by_key
                            ? g_hash_table_get_values(snapshots.by_key) : NULL;
 
-    all = g_list_sort(all, compare_last_use);
+    /* QEMU 10.2 forbids g_list_sort() */
+    all = g_list_sort_with_data(all, compare_last_use, NULL);
     for (GList *l = all; l; l = l->next) {
         const RamResetSnapshot *s = l->data;
         RamResetKnownSnapshot *info;

@@ -227,7 +227,7 @@ class Plaything:
     def is_fair(self) -> bool:
         """It has tried enough of both ways to load."""
         return self.counts['rewound'] > STEPS // 20 and \
-            self.counts['whole'] > STEPS // 40
+            self.counts['whole'] > 1
 
     def reset(self) -> None:
         self._guest.qmp('system_reset')
