@@ -159,7 +159,7 @@ def test_qemu_reads_the_same_in_a_file_of_readconfig(start, tmp_path):
     ('ram-reset-memset,id=a,objective=total\n',
      "1: ram-reset-memset has no property 'objective'; it has: id memdev "
      'verify rewind rewind-limit threads template-dir template-limit '
-     'new-vmgenid unchanged-devices keep-disks')))
+     'new-vmgenid unchanged-devices save-kind keep-disks')))
 def test_a_bad_line_is_named(start, text, sentence):
     assert refused(start, text) == sentence
 

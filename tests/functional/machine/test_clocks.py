@@ -156,7 +156,8 @@ def check_wakes_up(guest: Linux, loads: int = LOADS) -> None:
             time.sleep(AHEAD)
         guest.load('asleep')
     print(f'woken after {woken} s')
-    assert min(woken) >= SLEEP
+    # both times are printed with few digits
+    assert min(woken) > SLEEP - 1e-6
     # some are late on a host that has much to do
     assert min(woken[1:]) < woken[0] + AHEAD / 2
 
