@@ -107,20 +107,34 @@ GArray *ram_reset_find_content(const RamResetBlock *blk)
     return ranges;
 }
 
-unsigned long *ram_reset_find_present(const RamResetBlock *blk)
+/* A bit for each target page with a part of @data; ranges may be smaller */
+static unsigned long *data_bits(const RamResetBlock *blk, const GArray *data)
 {
     uint64_t page = qemu_target_page_size();
-    unsigned long *present = bitmap_new(blk->map.len / page);
-    g_autoptr(GArray) data = ram_reset_find_data(blk, 0, blk->map.len, NULL);
+    unsigned long *bits = bitmap_new(blk->map.len / page);
 
     for (unsigned i = 0; i < data->len; i++) {
         PrimRange range = g_array_index(data, PrimRange, i);
         uint64_t end = range.start + range.len;
 
-        bitmap_set(present, range.start / page,
+        bitmap_set(bits, range.start / page,
                    DIV_ROUND_UP(end, page) - range.start / page);
     }
-    return present;
+    return bits;
+}
+
+unsigned long *ram_reset_find_content_bits(const RamResetBlock *blk)
+{
+    g_autoptr(GArray) content = ram_reset_find_content(blk);
+
+    return data_bits(blk, content);
+}
+
+unsigned long *ram_reset_find_present(const RamResetBlock *blk)
+{
+    g_autoptr(GArray) data = ram_reset_find_data(blk, 0, blk->map.len, NULL);
+
+    return data_bits(blk, data);
 }
 
 ZeroMap *ram_reset_find_unpopulated(const RamResetBlock *blk)

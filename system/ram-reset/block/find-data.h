@@ -47,6 +47,9 @@ GArray *ram_reset_guess_populated(const RamResetBlock *blk);
  */
 GArray *ram_reset_find_content(const RamResetBlock *blk);
 
+/* The same, as a bit for each target page of @blk */
+unsigned long *ram_reset_find_content_bits(const RamResetBlock *blk);
+
 /* A bit for each target page of @blk that may hold data */
 unsigned long *ram_reset_find_present(const RamResetBlock *blk);
 

@@ -148,7 +148,6 @@ bool baseline_is_of_all(const GArray *all)
     return nr == all->len;
 }
 
-
 RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
                               const TemplateFile *file, uint64_t limit,
                               uint64_t *size)

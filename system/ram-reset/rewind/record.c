@@ -83,29 +83,11 @@ static bool record_pages(const RecordJob *job, const unsigned long *bits,
     return true;
 }
 
-/* Host pages and target pages may differ in size */
-static unsigned long *find_content_bits(const RamResetBlock *blk,
-                                        uint64_t pages)
-{
-    uint64_t size = qemu_target_page_size();
-    g_autoptr(GArray) content = ram_reset_find_content(blk);
-    unsigned long *bits = bitmap_new(pages);
-
-    for (unsigned i = 0; i < content->len; i++) {
-        PrimRange range = g_array_index(content, PrimRange, i);
-        uint64_t first = range.start / size;
-        uint64_t last = DIV_ROUND_UP(range.start + range.len, size);
-
-        bitmap_set(bits, first, MIN(last, pages) - first);
-    }
-    return bits;
-}
-
-/* Pages outside of @content are zero: only the copy and the tree differ there */
+/* Pages outside of @content are zero; only copy and tree may differ there */
 static bool record_whole_block(const RamResetBlock *blk, const RecordJob *job)
 {
     uint64_t pages = job->base->len / qemu_target_page_size();
-    g_autofree unsigned long *content = find_content_bits(blk, pages);
+    g_autofree unsigned long *content = ram_reset_find_content_bits(blk);
     g_autofree unsigned long *zeros = bitmap_new(pages);
     g_autofree unsigned long *bits = bitmap_new(pages);
 
@@ -126,7 +108,7 @@ static bool record_changes(const RamResetBlock *blk, const RecordJob *job,
     g_autofree unsigned long *zeros = NULL;
 
     if (bitmap_count_one(bits, pages) > MIN(pages / 4, MANY_PAGES)) {
-        g_autofree unsigned long *content = find_content_bits(blk, pages);
+        g_autofree unsigned long *content = ram_reset_find_content_bits(blk);
 
         zeros = bitmap_new(pages);
         bitmap_complement(zeros, content, pages);

@@ -14,10 +14,8 @@
 #include "qemu/timer.h"
 #include "hw/core/cpu.h"
 #include "system/ram-reset-rewind.h"
-#include "system/system.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/block.h"
-#include "system/ram-reset/block/vhost.h"
 #include "system/ram-reset/machine/translated.h"
 #include "system/ram-reset/options.h"
 #include "system/ram-reset/reset.h"
@@ -30,7 +28,6 @@
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/tracking.h"
 #include "system/ram-reset/rewind/watch.h"
-#include "system/ram-reset/template/store.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/trace.h"
 

@@ -126,6 +126,15 @@ static bool rewind_take_changes(RamResetMakeRoom *make_room)
     return rewind_record(list, false, make_room);
 }
 
+/* Objects may have changed while the position was unknown; @list fits */
+static void adopt_owners(const RamResetBlockList *list)
+{
+    for (unsigned i = 0; i < list->nr; i++) {
+        g_array_index(rewind_state.blocks, BaselineBlock, i).owner =
+            list->blocks[i].owner;
+    }
+}
+
 /* Compare RAM with the baseline; if there is none that fits, copy RAM */
 static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
                                         RamResetMakeRoom *make_room)
@@ -142,9 +151,8 @@ static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
     if (why) {
         return why;
     }
-    for (unsigned i = 0; fits && i < list->nr; i++) {
-        g_array_index(rewind_state.blocks, BaselineBlock, i).owner =
-            list->blocks[i].owner;
+    if (fits) {
+        adopt_owners(list);
     }
     if (point && fits) {
         points_go_to(point);
@@ -215,36 +223,37 @@ bool ram_reset_has_point(uint64_t point)
     return points_find(point);
 }
 
-uint64_t ram_reset_own_pages(uint64_t point)
+static void count_pages(const RewindPoint *p, uint64_t *shared, uint64_t *own)
 {
-    const RewindPoint *p = points_find(point);
-    uint64_t sum = 0;
-
+    *shared = *own = 0;
     for (unsigned i = 0; i < p->nr; i++) {
-        uint64_t shared, own;
+        uint64_t shared_here, own_here;
 
         if (p->trees[i]) {
-            page_tree_count(p->trees[i], &shared, &own);
-            sum += own;
+            page_tree_count(p->trees[i], &shared_here, &own_here);
+            *shared += shared_here;
+            *own += own_here;
         }
     }
-    return sum;
+}
+
+uint64_t ram_reset_own_pages(uint64_t point)
+{
+    uint64_t shared, own;
+
+    count_pages(points_find(point), &shared, &own);
+    return own;
 }
 
 void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
 {
     const RewindPoint *p = points_find(point), *position = points_position();
 
-    for (unsigned i = 0; i < p->nr; i++) {
-        uint64_t shared = 0, own = 0;
-
+    count_pages(p, &info->shared_pages, &info->own_pages);
+    for (unsigned i = 0; position && i < p->nr; i++) {
         if (p->trees[i]) {
-            page_tree_count(p->trees[i], &shared, &own);
-            info->own_pages += own;
-            info->shared_pages += shared;
             info->differing_pages +=
-                position ? page_tree_count_diff(p->trees[i], position->trees[i])
-                         : 0;
+                page_tree_count_diff(p->trees[i], position->trees[i]);
         }
     }
 }
@@ -277,10 +286,7 @@ void ram_reset_copy_point(uint64_t point)
     points_set_position(NULL);
     ram_reset_begin_unplanned();
     list = ram_reset_list_blocks();
-    for (unsigned i = 0; i < list->nr; i++) {
-        g_array_index(rewind_state.blocks, BaselineBlock, i).owner =
-            list->blocks[i].owner;
-    }
+    adopt_owners(list);
     restore_all(list, rewind_state.blocks, points_find(point),
                 ++rewind_state.turn, false);
 }
