@@ -279,6 +279,22 @@ static inline bool ram_reset_save_zero(const void *page)
            ram_reset_do_save_zero(page);
 }
 
+void ram_reset_do_save_page(QEMUFile *f, const RAMBlock *rb, ram_addr_t offset);
+
+/**
+ * ram_reset_save_page: the page of @rb at @offset is about to be written to @f,
+ * behind the head of its record
+ *
+ * Any thread may call this, without the BQL.
+ */
+static inline void ram_reset_save_page(QEMUFile *f, const RAMBlock *rb,
+                                       ram_addr_t offset)
+{
+    if (unlikely(qatomic_read(&ram_reset_flags.saving))) {
+        ram_reset_do_save_page(f, rb, offset);
+    }
+}
+
 /**
  * ram_reset_save_ram_done: all of RAM has been written to @f, except the mark
  * at the end of the last section

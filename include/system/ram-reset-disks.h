@@ -12,6 +12,14 @@
 /* Called for disks that are not read-only; NULL in programs like qemu-img */
 extern bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
 
+/*
+ * Called before a snapshot of @bs is deleted that has this @id and @name, one of
+ * which may be NULL.  Returns false with @errp set if it must stay.
+ */
+extern bool (*ram_reset_before_deletion_cb)(BlockDriverState *bs,
+                                            const char *id, const char *name,
+                                            Error **errp);
+
 /* Set when a load begins to revert a disk; the load clears it before. BQL. */
 extern bool ram_reset_disk_changed;
 
@@ -83,6 +91,26 @@ int ram_reset_list_add(int64_t offset, int64_t len, const void *part);
  * Returns: 0, or a negative errno
  */
 int coroutine_mixed_fn ram_reset_list_write(BdrvChild *file);
+
+/**
+ * ram_reset_before_deletion: a snapshot is about to be deleted
+ *
+ * RAM reset may have noted where pages are in it, and reads these now.
+ *
+ * @bs: the image
+ * @id, @name: those of the snapshot; one of them may be NULL
+ *
+ * Main thread.
+ *
+ * Returns: false with @errp set if it must not be deleted
+ */
+static inline bool ram_reset_before_deletion(BlockDriverState *bs,
+                                             const char *id, const char *name,
+                                             Error **errp)
+{
+    return !ram_reset_before_deletion_cb ||
+           ram_reset_before_deletion_cb(bs, id, name, errp);
+}
 
 /**
  * ram_reset_excludes_disk: whether a snapshot for which no disks are named

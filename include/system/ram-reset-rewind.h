@@ -46,6 +46,31 @@ bool ram_reset_unchanged_devices_wanted(void);
 RamResetSaveKind ram_reset_save_kind(void);
 
 /**
+ * RamResetPageStore: a place that has the RAM of one snapshot and can be read
+ * as long as the snapshot exists
+ *
+ * @id: differs from that of any other snapshot
+ * @find: set the bits in @pages, one for each target page, of the pages of @rb
+ *     that are not zero; returns false if the store does not know them
+ * @read: read @pages of @rb, which are found, to @to, with the layout of @rb;
+ *     returns false with @errp set
+ * @is_of: whether the store reads a snapshot of @bs with this @id and @name, one
+ *     of which may be NULL
+ * @free: free the store
+ */
+typedef struct RamResetPageStore RamResetPageStore;
+struct RamResetPageStore {
+    char *id;
+    bool (*find)(RamResetPageStore *store, const RAMBlock *rb,
+                 unsigned long *pages);
+    bool (*read)(RamResetPageStore *store, const RAMBlock *rb,
+                 const unsigned long *pages, uint8_t *to, Error **errp);
+    bool (*is_of)(const RamResetPageStore *store, BlockDriverState *bs,
+                  const char *id, const char *name);
+    void (*free)(RamResetPageStore *store);
+};
+
+/**
  * RamResetMakeRoom: drop a point, since all points together have reached
  * rewind-limit; false if the caller has none to drop
  */
@@ -60,6 +85,9 @@ typedef bool RamResetMakeRoom(void);
  *     are looked at.
  * @point: the number of a point that RAM is equal to, since it has been loaded
  *     by ram_reset_copy_point(); 0 to record a new one
+ * @store: a store of the snapshot; the function takes ownership.  If RAM becomes
+ *     the baseline, its pages are read from there when they are needed first.
+ *     NULL: they are copied
  * @make_room: called if there is no room for the pages of another point; if it
  *     drops too few, all points are dropped and RAM becomes the baseline, unless
  *     a point is pinned
@@ -71,6 +99,7 @@ typedef bool RamResetMakeRoom(void);
  * impossible, which is warned of once
  */
 uint64_t ram_reset_take_point(bool loaded, uint64_t point,
+                              RamResetPageStore *store,
                               RamResetMakeRoom *make_room);
 
 /**
@@ -114,8 +143,11 @@ bool ram_reset_point_fits(uint64_t point);
  *
  * For a point that fits, when a blocker keeps ram_reset_rewind() from being
  * called.  As for ram_reset_begin(), but all is done at once.
+ *
+ * Returns: false with @errp set if the baseline cannot be read; RAM is then
+ *     equal to no snapshot
  */
-void ram_reset_copy_point(uint64_t point);
+bool ram_reset_copy_point(uint64_t point, Error **errp);
 
 /**
  * ram_reset_keep_log: QEMU is going to clear the dirty log for a savevm; keep
@@ -161,8 +193,11 @@ const RamResetBlocker *ram_reset_rewind_blocker(void);
  * ram_reset_rewind: make RAM equal to a point that is there
  *
  * As for ram_reset_begin(), but all is done at once.
+ *
+ * Returns: false with @errp set if the baseline cannot be read; RAM is then
+ *     equal to no snapshot, and the position is lost
  */
-void ram_reset_rewind(uint64_t point);
+bool ram_reset_rewind(uint64_t point, Error **errp);
 
 /**
  * ram_reset_map_copy: copy the current memory map, which is that of a snapshot

@@ -80,12 +80,20 @@ static bool make_room_for_load(void)
     return dropped;
 }
 
-static void record_baseline(RamResetSnapshot *s, bool loaded)
+static void free_store(RamResetPageStore *store)
+{
+    if (store) {
+        store->free(store);
+    }
+}
+
+static void record_baseline(RamResetSnapshot *s, bool loaded,
+                            RamResetPageStore *store)
 {
     watch_migration();
     ram_reset_snapshot_set_current(s);
     if (s->vmstate) {
-        ram_reset_take_point(loaded, s->point, NULL);
+        ram_reset_take_point(loaded, s->point, store, NULL);
         return;
     }
     ram_reset_drop_point(s->point);
@@ -95,10 +103,11 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
         /* QEMU calls no hook for pages of a mapped-ram snapshot */
         ram_reset_block_baseline(RAM_RESET_BLOCKER_MAPPED_RAM);
         ram_reset_stop_tracking();
+        free_store(store);
         return;
     }
-    s->point = ram_reset_take_point(loaded, 0, loaded ? make_room_for_load
-                                                      : make_room_for_save);
+    s->point = ram_reset_take_point(loaded, 0, store, loaded
+                                    ? make_room_for_load : make_room_for_save);
     s->ignore_shared = migrate_ignore_shared();
     ram_reset_snapshots_trim();
     if (s->point && s->ram_end <= 0) {
@@ -106,12 +115,13 @@ static void record_baseline(RamResetSnapshot *s, bool loaded)
     }
 }
 
-void ram_reset_baseline_of_load(RamResetSnapshot *s)
+void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store)
 {
     if (s == ram_reset_snapshot_current() || wasted < MAX_WASTED ||
         s->vmstate || ram_reset_has_template()) {
-        record_baseline(s, true);
+        record_baseline(s, true, store);
     } else {
+        free_store(store);
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
         ram_reset_snapshots_trim();
     }
@@ -123,7 +133,7 @@ uint64_t ram_reset_baseline_of_memory(Error **errp)
     ERRP_GUARD();
     const RamResetBlocker *why;
     g_autofree char *text = NULL;
-    uint64_t point = ram_reset_take_point(false, 0, make_room_for_save);
+    uint64_t point = ram_reset_take_point(false, 0, NULL, make_room_for_save);
 
     watch_migration();
     if (!point) {
@@ -143,9 +153,9 @@ void ram_reset_note_rewind(RamResetSnapshot *s)
     wasted = 0;
 }
 
-void ram_reset_baseline_of_save(RamResetSnapshot *s)
+void ram_reset_baseline_of_save(RamResetSnapshot *s, RamResetPageStore *store)
 {
-    record_baseline(s, false);
+    record_baseline(s, false, store);
 }
 
 const char *ram_reset_baseline_tag(void)

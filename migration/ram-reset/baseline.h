@@ -12,7 +12,8 @@
 
 /*
  * With rewind=on, the RAM of snapshots is recorded by ram_reset_take_point().
- * All functions need the BQL.
+ * @store is a store of the snapshot's pages, which the function takes over, or
+ * NULL.  All functions need the BQL.
  */
 
 /**
@@ -35,7 +36,7 @@ ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
  * the baseline if the previous points were wasted and this load has no template,
  * unless @s was the current snapshot.
  */
-void ram_reset_baseline_of_load(RamResetSnapshot *s);
+void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store);
 
 /**
  * ram_reset_baseline_of_save: take a baseline of RAM after a save of @s, and
@@ -43,7 +44,7 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s);
  *
  * Takes none with mapped-ram, or if @s has no @ram_end.
  */
-void ram_reset_baseline_of_save(RamResetSnapshot *s);
+void ram_reset_baseline_of_save(RamResetSnapshot *s, RamResetPageStore *store);
 
 /**
  * ram_reset_baseline_of_memory: take a point of RAM for a save of a snapshot

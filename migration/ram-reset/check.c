@@ -10,6 +10,7 @@
 #include "block/dirty-bitmap.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
+#include "system/ram-reset-rewind.h"
 #include "system/runstate.h"
 #include "migration/colo.h"
 #include "migration/misc.h"
@@ -178,10 +179,35 @@ static bool check_unmigratable(Error **errp)
     return false;
 }
 
+/* A snapshot in memory must fit exactly */
+static bool check_memory(const RamResetSnapshot *s, Error **errp)
+{
+    ERRP_GUARD();
+
+    if (!s->vmstate) {
+        return true;
+    }
+    if (ram_reset_verify_wanted() && !s->digest) {
+        error_setg(errp, "Snapshot '%s' cannot be verified: it is in memory, "
+                   "and was saved with verify=off; nothing has been changed",
+                   s->info.name);
+        return false;
+    }
+    if (ram_reset_enabled() && ram_reset_point_fits(s->point)) {
+        return true;
+    }
+    error_setg(errp, "Snapshot '%s' is in memory, and RAM has other blocks or "
+               "no ram-reset object", s->info.name);
+    error_append_hint(errp, "Unplug what was plugged since the save, or add an "
+                      "object.  A block that was unplugged is another one when "
+                      "it is plugged again: delete the snapshot then.\n");
+    return false;
+}
+
 bool ram_reset_check_load(RamResetSnapshot *s, BlockDriverState *bs,
                           Error **errp)
 {
-    if (!check_unmigratable(errp)) {
+    if (!check_unmigratable(errp) || !check_memory(s, errp)) {
         return false;
     }
     return !ram_reset_enabled() ||

@@ -20,6 +20,7 @@
 #include "migration/ram-reset/devices.h"
 #include "migration/ram-reset/disk-snapshots.h"
 #include "migration/ram-reset/monitors.h"
+#include "migration/ram-reset/page-store.h"
 #include "migration/ram-reset/partial-load.h"
 #include "migration/ram-reset/plan.h"
 #include "migration/ram-reset/query.h"
@@ -65,31 +66,6 @@ static int64_t load_now(void)
     return qemu_clock_get_ns(QEMU_CLOCK_REALTIME);
 }
 
-/* Such a snapshot must fit exactly */
-static bool check_memory(const RamResetSnapshot *s, Error **errp)
-{
-    ERRP_GUARD();
-
-    if (!s->vmstate) {
-        return true;
-    }
-    if (ram_reset_verify_wanted() && !s->digest) {
-        error_setg(errp, "Snapshot '%s' cannot be verified: it is in memory, "
-                   "and was saved with verify=off; nothing has been changed",
-                   s->info.name);
-        return false;
-    }
-    if (ram_reset_enabled() && ram_reset_point_fits(s->point)) {
-        return true;
-    }
-    error_setg(errp, "Snapshot '%s' is in memory, and RAM has other blocks or "
-               "no ram-reset object", s->info.name);
-    error_append_hint(errp, "Unplug what was plugged since the save, or add an "
-                      "object.  A block that was unplugged is another one when "
-                      "it is plugged again: delete the snapshot then.\n");
-    return false;
-}
-
 bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
                             bool has_devices, strList *devices, Error **errp)
 {
@@ -103,8 +79,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
         return false;
     }
     snapshot = ram_reset_snapshot_get(bs, sn);
-    if (!ram_reset_check_load(snapshot, bs, errp) ||
-        !check_memory(snapshot, errp)) {
+    if (!ram_reset_check_load(snapshot, bs, errp)) {
         return false;
     }
     ram_reset_monitors_no_delay();
@@ -162,13 +137,36 @@ void ram_reset_load_begin(void)
     ram_reset_tsc_kvm_begin();
     ram_reset_renew_vmgenid();
     load_plan_begin_ram(&load.plan, &load.verdict.err);
+    if (load.plan.way == LOAD_WHOLE && ram_reset_rewind_wanted()) {
+        load.sections.places = page_places_new();
+    }
     load.times.zeroed = load_now();
 }
 
 void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 {
+    uint64_t pages;
+
     if (load.active) {
-        ram_reset_consume_zeros(f, load.bs, addr);
+        pages = ram_reset_consume_zeros(f, load.bs, addr);
+        if (load.sections.places) {
+            page_places_zeros(load.sections.places, pages);
+        }
+    }
+}
+
+void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
+{
+    RamResetPage what = RAM_RESET_PAGE_WRITE;
+
+    if (flags & RAM_SAVE_FLAG_ZERO) {
+        what = RAM_RESET_PAGE_ZERO;
+    } else if (flags & RAM_SAVE_FLAG_XBZRLE) {
+        what = RAM_RESET_PAGE_CHANGE;
+    }
+    ram_reset_page_loaded(rb, offset, what);
+    if (load.sections.places) {
+        page_places_record(load.sections.places, rb, offset, flags);
     }
 }
 
@@ -232,7 +230,11 @@ static void make_template_and_baseline(void)
         ram_reset_template_make(p->identity, s->ram_end, true);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_baseline_of_load(s);
+        RamResetPageStore *store =
+            page_store_new(load.bs, g_steal_pointer(&load.sections.places));
+
+        page_store_set_snapshot(store, s);
+        ram_reset_baseline_of_load(s, store);
     }
 }
 
@@ -390,6 +392,7 @@ bool ram_reset_load_end(int ret, Error **errp)
 
     error_free(load.verdict.err);
     load_plan_clear(&load.plan);
+    page_places_free(load.sections.places);
     g_array_unref(load.disks);
     memset(&load, 0, sizeof(load));
     return ok;

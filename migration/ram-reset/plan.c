@@ -106,13 +106,14 @@ void load_plan_begin_ram(LoadPlan *p, Error **errp)
         if (p->snapshot != ram_reset_snapshot_current()) {
             ram_reset_template_close();
         }
-        ram_reset_rewind(p->snapshot->point);
-        ram_reset_note_rewind(p->snapshot);
+        if (ram_reset_rewind(p->snapshot->point, errp)) {
+            ram_reset_note_rewind(p->snapshot);
+        }
         return;
     }
     ram_reset_template_close();
     if (p->way == LOAD_COPY && ram_reset_point_fits(p->snapshot->point)) {
-        ram_reset_copy_point(p->snapshot->point);
+        ram_reset_copy_point(p->snapshot->point, errp);
         return;
     }
     if (p->way == LOAD_COPY) {

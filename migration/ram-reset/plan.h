@@ -76,8 +76,8 @@ void load_plan_check(LoadPlan *p, BlockDriverState *bs);
 /**
  * load_plan_begin_ram: restore RAM, or clear it if the plan is LOAD_WHOLE
  *
- * @errp: set if the reset has removed RAM of a snapshot in memory, so that the
- *     load must fail
+ * @errp: set if the reset has removed RAM of a snapshot in memory, or a page of
+ *     the baseline cannot be read, so that the load must fail
  */
 void load_plan_begin_ram(LoadPlan *p, Error **errp);
 

@@ -94,3 +94,108 @@ void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length)
                       PREALLOC_MODE_OFF, 0, NULL);
     }
 }
+
+struct Qcow2Places {
+    unsigned cluster_bits;
+    unsigned nr;
+    uint64_t at[];              /* position of each cluster in the file */
+};
+
+/* Returns false if a part is not an ordinary cluster */
+static bool GRAPH_RDLOCK find_clusters(BlockDriverState *bs, Qcow2Places *p,
+                                       int64_t end)
+{
+    BDRVQcow2State *s = bs->opaque;
+    int64_t start = (int64_t)s->l1_vm_state_index <<
+                    (s->cluster_bits + s->l2_bits);
+    int64_t pos = 0;
+
+    while (pos < end) {
+        unsigned bytes = MIN(end - pos, BDRV_REQUEST_MAX_BYTES);
+        QCow2SubclusterType type;
+        uint64_t at;
+
+        if (qcow2_get_host_offset(bs, start + pos, &bytes, &at, &type) < 0 ||
+            type != QCOW2_SUBCLUSTER_NORMAL || !bytes) {
+            return false;
+        }
+        for (unsigned i = 0; i < bytes; ) {
+            unsigned in_cluster = (pos + i) & (s->cluster_size - 1);
+
+            p->at[(pos + i) >> s->cluster_bits] = at + i - in_cluster;
+            i += s->cluster_size - in_cluster;
+        }
+        pos += bytes;
+    }
+    return true;
+}
+
+Qcow2Places *ram_reset_qcow2_find_vmstate(BlockDriverState *bs, int64_t end)
+{
+    BDRVQcow2State *s;
+    Qcow2Places *p;
+    unsigned nr;
+
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    bs = find_image(bs);
+    if (!bs || bs->encrypted) {
+        return NULL;
+    }
+    s = bs->opaque;
+    nr = DIV_ROUND_UP(end, s->cluster_size);
+    p = g_malloc0(sizeof(*p) + nr * sizeof(p->at[0]));
+    p->cluster_bits = s->cluster_bits;
+    p->nr = nr;
+    if (!find_clusters(bs, p, end)) {
+        g_clear_pointer(&p, g_free);
+    }
+    return p;
+}
+
+void ram_reset_qcow2_places_free(Qcow2Places *places)
+{
+    g_free(places);
+}
+
+int ram_reset_qcow2_read(BlockDriverState *bs, const Qcow2Places *p, int64_t at,
+                         size_t len, uint8_t *buf)
+{
+    uint64_t size = UINT64_C(1) << p->cluster_bits;
+
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    bs = find_image(bs);
+    if (!bs) {
+        return -ENOMEDIUM;
+    }
+    while (len) {
+        uint64_t from = p->at[at >> p->cluster_bits] + (at & (size - 1));
+        uint64_t end = from + size - (at & (size - 1)), n;
+        int ret;
+
+        /* Clusters that follow each other in the file are read at once */
+        for (int64_t next = (at >> p->cluster_bits) + 1;
+             end - from < len && next < p->nr && p->at[next] == end; next++) {
+            end += size;
+        }
+        n = MIN(len, end - from);
+        ret = bdrv_pread(((BDRVQcow2State *)bs->opaque)->data_file, from, n, buf,
+                         0);
+        if (ret < 0) {
+            return ret;
+        }
+        at += n;
+        buf += n;
+        len -= n;
+    }
+    return 0;
+}
+
+bool ram_reset_qcow2_same(BlockDriverState *a, BlockDriverState *b)
+{
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    a = find_image(a);
+    return a && a == find_image(b);
+}

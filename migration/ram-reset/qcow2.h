@@ -9,7 +9,10 @@
 
 #include "block/block.h"
 
-/* All functions need the BQL and a drained @bs, which may be a filter or raw */
+/*
+ * All functions need the BQL, and all but ram_reset_qcow2_read() a drained @bs.
+ * It may be a filter, or raw.
+ */
 
 /**
  * ram_reset_qcow2_file_length: the length of the file of @bs
@@ -49,5 +52,38 @@ void ram_reset_qcow2_clear_vmstate(BlockDriverState *bs);
  * of a full or damaged disk are ignored: some clusters may stay allocated.
  */
 void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length);
+
+/**
+ * Qcow2Places: where in the file the clusters of a VM state are
+ */
+typedef struct Qcow2Places Qcow2Places;
+
+/**
+ * ram_reset_qcow2_find_vmstate: find the VM state of the active layer
+ *
+ * @end: the number of its bytes that are to be found
+ *
+ * Returns: their places, which stay right while a snapshot has the VM state; NULL
+ *     if @bs is no qcow2 image, is encrypted, or lacks a part of the VM state
+ */
+Qcow2Places *ram_reset_qcow2_find_vmstate(BlockDriverState *bs, int64_t end);
+
+void ram_reset_qcow2_places_free(Qcow2Places *places);
+
+/**
+ * ram_reset_qcow2_read: read @len bytes of a VM state from @at on
+ *
+ * @places: found in the image of @bs; cover these bytes
+ *
+ * Returns: 0 or a negative errno
+ */
+int ram_reset_qcow2_read(BlockDriverState *bs, const Qcow2Places *places,
+                         int64_t at, size_t len, uint8_t *buf);
+
+/**
+ * ram_reset_qcow2_same: whether two nodes, drained or not, have the same qcow2
+ * image
+ */
+bool ram_reset_qcow2_same(BlockDriverState *a, BlockDriverState *b);
 
 #endif

@@ -20,11 +20,13 @@
 #include "migration/ram-reset.h"
 #include "migration/snapshot.h"
 #include "migration/migration.h"
+#include "migration/migration-stats.h"
 #include "migration/options.h"
 #include "migration/qemu-file.h"
 #include "migration/ram-reset/baseline.h"
 #include "migration/ram-reset/disk-snapshots.h"
 #include "migration/ram-reset/overwrite.h"
+#include "migration/ram-reset/page-store.h"
 #include "migration/ram-reset/qcow2.h"
 #include "migration/ram-reset/save.h"
 #include "migration/ram-reset/snapshot.h"
@@ -32,6 +34,7 @@
 #include "migration/ram-reset/vmstate/format.h"
 #include "migration/ram-reset/vmstate/mapped-ram.h"
 #include "migration/ram-reset/vmstate/memory.h"
+#include "migration/ram-reset/vmstate/page-places.h"
 
 static struct {
     /* The saving thread; written before ram_reset_flags.saving is set */
@@ -43,6 +46,9 @@ static struct {
     GByteArray *vmstate;        /* if so, the VM state; BQL */
     uint64_t point;             /* and the point with RAM; 0: none yet; BQL */
     int64_t file_length;        /* of the image before that, in bytes; BQL */
+    PagePlaces *places;         /* in the VM state; NULL: not noted; BQL */
+    BlockDriverState *bs;       /* that has it; BQL */
+    RamResetPageStore *store;   /* of its pages; NULL: there is none; BQL */
 } save;
 
 /* HMP's savevm includes all disks; the hint says how to exclude a disk */
@@ -123,17 +129,29 @@ bool ram_reset_do_save_zero(const void *page)
     return qemu_thread_is_self(&save.thread) && ram_reset_is_unpopulated(page);
 }
 
+void ram_reset_do_save_page(QEMUFile *f, const RAMBlock *rb, ram_addr_t offset)
+{
+    if (qemu_thread_is_self(&save.thread) && save.places) {
+        page_places_put(save.places, rb, offset, qemu_file_transferred(f));
+    }
+}
+
 void ram_reset_save_ram_done(QEMUFile *f)
 {
     qatomic_set(&ram_reset_flags.saving, false);
+    if (save.places && is_savevm()) {
+        page_places_zeros(save.places, stat64_get(&mig_stats.zero_pages));
+    }
     /* Bitmaps, and devices of these targets, may lie between RAM sections */
     save.ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
                    ? 0 : qemu_file_transferred(f) + RAM_RECORD;
 }
 
+/* When the snapshot has been made, the active layer has no VM state any more */
 uint64_t ram_reset_save_size(uint64_t size)
 {
+    save.store = page_store_new(save.bs, g_steal_pointer(&save.places));
     return save.in_memory ? 0 : size;
 }
 
@@ -199,7 +217,8 @@ static bool note_saved(BlockDriverState *bs, const char *name)
         ram_reset_template_make(identity, s->ram_end, false);
     }
     if (ram_reset_rewind_wanted()) {
-        ram_reset_baseline_of_save(s);
+        page_store_set_snapshot(save.store, s);
+        ram_reset_baseline_of_save(s, g_steal_pointer(&save.store));
     }
     ram_reset_snapshot_set_current(s);
     s->map = ram_reset_map_copy();
@@ -216,6 +235,10 @@ QEMUFile *ram_reset_save_open(BlockDriverState *bs)
     if (save.in_memory) {
         save.vmstate = g_byte_array_new();
         return vmstate_memory_create(save.vmstate);
+    }
+    if (ram_reset_rewind_wanted()) {
+        save.bs = bs;
+        save.places = page_places_new();
     }
     return qemu_file_new_output(QIO_CHANNEL(ioc));
 }
@@ -293,6 +316,11 @@ int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
     ram_reset_drop_point(save.point);
     save.point = 0;
     g_clear_pointer(&save.vmstate, g_byte_array_unref);
+    g_clear_pointer(&save.places, page_places_free);
+    if (save.store) {
+        save.store->free(save.store);
+        save.store = NULL;
+    }
     save.writing = save.in_memory = false;
     return ret;
 }

@@ -69,10 +69,11 @@ STUB(bool ram_reset_rewind_wanted(void), false)
 STUB(bool ram_reset_unchanged_devices_wanted(void), false)
 STUB(RamResetSaveKind ram_reset_save_kind(void), RAM_RESET_SAVE_KIND_IMAGE)
 STUB(uint64_t ram_reset_take_point(bool loaded, uint64_t point,
+                                   RamResetPageStore *store,
                                    RamResetMakeRoom *make_room), 0)
 STUB_VOID(void ram_reset_pin_point(uint64_t point))
 STUB(bool ram_reset_point_fits(uint64_t point), false)
-STUB_VOID(void ram_reset_copy_point(uint64_t point))
+STUB(bool ram_reset_copy_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_has_point(uint64_t point), false)
 STUB(uint64_t ram_reset_own_pages(uint64_t point), 0)
 STUB_VOID(void ram_reset_query_point(uint64_t point,
@@ -83,7 +84,7 @@ STUB_VOID(void ram_reset_drop_baseline(RamResetBlockerId why))
 STUB_VOID(void ram_reset_block_baseline(RamResetBlockerId why))
 STUB_VOID(void ram_reset_lose_position(RamResetBlockerId why))
 STUB(const RamResetBlocker *ram_reset_rewind_blocker(void), NULL)
-STUB_VOID(void ram_reset_rewind(uint64_t point))
+STUB(bool ram_reset_rewind(uint64_t point, Error **errp), false)
 STUB(RamResetRewindInfo *ram_reset_query_rewind(void), NULL)
 STUB_VOID(void ram_reset_stop_tracking(void))
 

@@ -60,12 +60,18 @@ void ram_sections_note_start(RamSections *s, BlockDriverState *bs)
         here = -1;
     }
     s->end = here;
+    if (s->places) {
+        page_places_begin_section(s->places, here);
+    }
 }
 
 void ram_sections_note_end(RamSections *s)
 {
     if (s->f && s->end >= 0) {
         s->end = file_position(s->f);
+    }
+    if (s->places && s->count > 1) {
+        page_places_end_section(s->places, s->end);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "block/block.h"
 #include "migration/qemu-file-types.h"
+#include "migration/ram-reset/vmstate/page-places.h"
 
 /*
  * The first RAM section has the list of blocks and no pages.  All other ones
@@ -22,6 +23,7 @@
  *
  * @f: the VM state; NULL before the first section
  * @count: the number of sections that have begun
+ * @places: those of pages in all sections but the first; NULL: not noted
  * @last: the current section is the last one
  * @start: the position of the content of the first section; -1 if it is
  *     unknown, 0 before ram_sections_note_first()
@@ -32,6 +34,7 @@
 typedef struct RamSections {
     QEMUFile *f;
     unsigned count;
+    PagePlaces *places;
     bool last;
     int64_t start;
     int64_t end;

@@ -132,7 +132,8 @@ static void consume_past_file(ZeroRun *run, QEMUFile *f, BlockDriverState *bs)
     }
 }
 
-void ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
+uint64_t ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs,
+                                 ram_addr_t addr)
 {
     MigrationIncomingState *mis = migration_incoming_get_current();
     size_t page_size = qemu_target_page_size();
@@ -153,16 +154,5 @@ void ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs, ram_addr_t addr)
         ram_reset_pages_skipped(run.rb, pages);
         ramblock_recv_bitmap_set_range(run.rb, run.rb->host + start, pages);
     }
-}
-
-void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
-{
-    RamResetPage what = RAM_RESET_PAGE_WRITE;
-
-    if (flags & RAM_SAVE_FLAG_ZERO) {
-        what = RAM_RESET_PAGE_ZERO;
-    } else if (flags & RAM_SAVE_FLAG_XBZRLE) {
-        what = RAM_RESET_PAGE_CHANGE;
-    }
-    ram_reset_page_loaded(rb, offset, what);
+    return pages;
 }

@@ -21,8 +21,10 @@
  * A run has one record per page, in order, and each page is known to be zero.
  * Leaves @f behind the last record of the run.  After a read error, the next
  * reader of @f gets the same error.  With the BQL held.
+ *
+ * Returns: the number of records
  */
-void ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs,
-                             ram_addr_t addr);
+uint64_t ram_reset_consume_zeros(QEMUFile *f, BlockDriverState *bs,
+                                 ram_addr_t addr);
 
 #endif

@@ -19,7 +19,8 @@ struct RamCopy {
     size_t words;
     uint8_t *copy;
     uint64_t size;
-    unsigned long *stored;      /* pages present in @copy */
+    unsigned long *stored;      /* pages present in @copy, or @unread */
+    unsigned long *unread;      /* NULL if there was none yet */
     unsigned long *dirty;       /* at the last load */
     unsigned long *untracked;
 };
@@ -88,6 +89,7 @@ void ram_copy_free(RamCopy *t)
         munmap(t->copy, t->map_len);
     }
     g_free(t->stored);
+    g_free(t->unread);
     g_free(t->dirty);
     g_free(t->untracked);
     g_free(t);
@@ -108,6 +110,51 @@ void ram_copy_add(RamCopy *t, const uint8_t *host,
             t->size += t->page_size;
         }
     }
+}
+
+bool ram_copy_expect(RamCopy *t, const unsigned long *pages)
+{
+    t->unread = g_try_new0(unsigned long, t->words);
+    if (!t->unread) {
+        return false;
+    }
+    for (size_t w = 0; w < t->words; w++) {
+        t->stored[w] = t->unread[w] = pages[w];
+        t->size += __builtin_popcountl(pages[w]) * t->page_size;
+    }
+    return true;
+}
+
+uint64_t ram_copy_find_unread(const RamCopy *t, const unsigned long *among,
+                              const unsigned long *except, unsigned long *found)
+{
+    uint64_t sum = 0;
+
+    for (size_t w = 0; t->unread && w < t->words; w++) {
+        found[w] = t->unread[w] & (among ? among[w] : ~0ul) &
+                   ~(except ? except[w] : 0ul);
+        if (found[w]) {
+            sum += __builtin_popcountl(found[w]);
+        }
+    }
+    return sum;
+}
+
+uint8_t *ram_copy_room(RamCopy *t)
+{
+    return t->copy;
+}
+
+void ram_copy_has_read(RamCopy *t, const unsigned long *pages)
+{
+    for (size_t w = 0; w < t->words; w++) {
+        t->unread[w] &= ~pages[w];
+    }
+}
+
+bool ram_copy_is_unread(const RamCopy *t, uint64_t page)
+{
+    return t->unread && test_bit(page, t->unread);
 }
 
 void ram_copy_find_runs(const uint8_t *host, uint64_t start, uint64_t end,

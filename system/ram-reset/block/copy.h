@@ -48,6 +48,27 @@ void ram_copy_add(RamCopy *t, const uint8_t *host,
                   uint64_t start, uint64_t end);
 
 /*
+ * Make @pages of a new copy the stored ones.  Their content is not there yet:
+ * it must not be used before it has been put in ram_copy_room(), with the
+ * block's layout, and ram_copy_has_read() was called.  False if there is no
+ * memory.
+ */
+bool ram_copy_expect(RamCopy *t, const unsigned long *pages);
+uint8_t *ram_copy_room(RamCopy *t);
+void ram_copy_has_read(RamCopy *t, const unsigned long *pages);
+
+/*
+ * Set @found to the pages of @among without @except that are stored and not
+ * read yet; returns their number, and if that is 0, @found may not be set.
+ * @among: NULL for all pages; @except: NULL for none.
+ */
+uint64_t ram_copy_find_unread(const RamCopy *t, const unsigned long *among,
+                              const unsigned long *except, unsigned long *found);
+
+/* Whether page number @page is one of them */
+bool ram_copy_is_unread(const RamCopy *t, uint64_t page);
+
+/*
  * Append the pages of [@start, @end) at @host that are not zero to @runs, an
  * array of PrimRange.
  */

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bitmap.h"
 #include "system/hostmem.h"
 #include "system/ram-reset/block/find-data.h"
 #include "system/ram-reset/options.h"
@@ -86,6 +87,21 @@ static RamResetBlocker *limit_blocker(uint64_t limit)
     return ram_reset_blocker_new(RAM_RESET_BLOCKER_REWIND_LIMIT, detail);
 }
 
+/* Whether the store has all pages; otherwise they are copied */
+static bool expect_content(BaselineBlock *base, RamResetPageStore *store)
+{
+    uint64_t pages = base->len / qemu_target_page_size();
+    g_autofree unsigned long *stored = NULL;
+
+    /* A device may write to its own memory without the log */
+    if (!store || base->compared) {
+        return false;
+    }
+    stored = bitmap_new(pages);
+    return store->find(store, base->rb, stored) &&
+           ram_copy_expect(base->copy, stored);
+}
+
 static RamResetBlocker *copy_content(BaselineBlock *base,
                                      const RamResetBlock *blk, uint64_t limit,
                                      uint64_t *size)
@@ -149,7 +165,8 @@ bool baseline_is_of_all(const GArray *all)
 }
 
 RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
-                              const TemplateFile *file, uint64_t limit,
+                              const TemplateFile *file,
+                              RamResetPageStore *store, uint64_t limit,
                               uint64_t *size)
 {
     BaselineBlock base = {
@@ -176,9 +193,9 @@ RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
     }
     base.name = g_strdup(blk->rb->idstr);
     g_array_append_val(all, base);
-    if (base.copy && in_file >= 0) {
+    if (base.copy && (in_file >= 0 || expect_content(&base, store))) {
         *size += ram_copy_size(base.copy);
-        return NULL;
+        return in_file < 0 && *size > limit ? limit_blocker(limit) : NULL;
     }
     return base.copy ? copy_content(&base, blk, limit, size) : NULL;
 }

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_REWIND_BASELINE_H
 #define RAM_RESET_REWIND_BASELINE_H
 
-#include "qapi/qapi-types-ram-reset.h"
+#include "system/ram-reset-rewind.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/template/file.h"
@@ -74,6 +74,7 @@ bool baseline_is_of_all(const GArray *all);
  * @all: the array of baseline_new()
  * @file: a template that RAM is equal to, used in place of a copy; NULL if
  *     there is none
+ * @store: a store of the pages, which are not read yet; NULL: they are copied
  * @limit: largest size of the copies of all blocks, in bytes
  * @size: size of the copies so far, in bytes; increased
  *
@@ -83,7 +84,8 @@ bool baseline_is_of_all(const GArray *all);
  *     the copies exceed @limit; NULL on success
  */
 RamResetBlocker *baseline_add(GArray *all, const RamResetBlock *blk,
-                              const TemplateFile *file, uint64_t limit,
+                              const TemplateFile *file,
+                              RamResetPageStore *store, uint64_t limit,
                               uint64_t *size);
 
 #endif

@@ -7,7 +7,7 @@
 #ifndef RAM_RESET_REWIND_INTERNAL_H
 #define RAM_RESET_REWIND_INTERNAL_H
 
-#include "qapi/qapi-types-ram-reset.h"
+#include "system/ram-reset-rewind.h"
 
 /* Protected by the BQL */
 typedef struct RewindState {
@@ -18,6 +18,8 @@ typedef struct RewindState {
     unsigned cpus, turn;
     bool late;                  /* earlier mappings are not noted */
     uint64_t size;              /* bytes in the baseline */
+    RamResetPageStore *store;   /* of the unread ones; NULL: there are none */
+    uint64_t first_point;       /* that was equal to it; 0: not taken yet */
     bool in_template;           /* that are in a file, and not limited */
 } RewindState;
 

@@ -134,6 +134,12 @@ void points_drop(uint64_t number)
     }
 }
 
+bool points_has_others(uint64_t number)
+{
+    return points.all && g_hash_table_size(points.all) >
+                         g_hash_table_contains(points.all, &number);
+}
+
 void points_pin(uint64_t number)
 {
     RewindPoint *p = g_hash_table_lookup(points.all, &number);

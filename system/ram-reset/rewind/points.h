@@ -68,6 +68,9 @@ const RewindPoint *points_find(uint64_t number);
 /* Free the point with this number, if there is one */
 void points_drop(uint64_t number);
 
+/* Whether there is a point with another number than @number */
+bool points_has_others(uint64_t number);
+
 /* Pin the point with this number, which exists, until it is dropped */
 void points_pin(uint64_t number);
 

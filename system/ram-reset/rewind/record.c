@@ -46,7 +46,9 @@ static PageRef record_content(const RecordJob *job, uint64_t page, bool zero)
         return test_bit(page, ram_copy_stored(base->copy)) ? PAGE_ZERO
                                                            : PAGE_AS_BASE;
     }
-    if (ram_copy_equals(base->copy, base->host, page)) {
+    /* To store a page costs less than to read another one to compare it */
+    if (!ram_copy_is_unread(base->copy, page) &&
+        ram_copy_equals(base->copy, base->host, page)) {
         return PAGE_AS_BASE;
     }
     return buffer_is_zero(content, size) ? PAGE_ZERO

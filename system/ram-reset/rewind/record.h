@@ -17,7 +17,8 @@
  *
  * @list: fits @baseline, an array of BaselineBlock
  * @p: equal to RAM except for changes since the position; if @whole, any point
- * @whole: compare all of RAM; otherwise only the changed pages
+ * @whole: compare all of RAM with @baseline, which has no unread page;
+ *     otherwise only the changed pages
  * @limit: largest points_size(); if it is reached, @make_room is called, which
  *     may be NULL
  *

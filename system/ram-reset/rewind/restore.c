@@ -17,6 +17,7 @@
 #include "system/ram-reset/rewind/dirty-log.h"
 #include "system/ram-reset/rewind/restore-pages.h"
 #include "system/ram-reset/rewind/restore.h"
+#include "system/ram-reset/rewind/unread.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/trace.h"
 
@@ -150,9 +151,10 @@ static void drop_code(const BaselineBlock *base, unsigned long *differing)
     translated_drop(base->rb, differing);
 }
 
-/* Returns the number of pages that differ */
-static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base,
-                                    const PageTree *to)
+/* Adds the number of pages that differ to @faults */
+static bool restore_differences(RamResetBlock *blk, BaselineBlock *base,
+                                const PageTree *to, uint64_t *faults,
+                                Error **errp)
 {
     uint64_t pages = base->len / qemu_target_page_size();
     bool rom = ram_reset_block_is_rom(blk->rb);
@@ -166,6 +168,9 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base,
     };
 
     page_tree_diff(NULL, to, own);
+    if (!unread_read(base, NULL, own, errp)) {
+        return false;
+    }
     if (present) {
         /* An absent page may have been discarded after its translation */
         bitmap_complement(differing, present, pages);
@@ -182,13 +187,14 @@ static uint64_t restore_differences(RamResetBlock *blk, BaselineBlock *base,
         base->unwatched ? base->unwatched : points_position()
         ? "tracking writes would slow the guest more"
         : "its writes have not been tracked"));
-    return job.counts.dirty;
+    *faults += job.counts.dirty;
+    return true;
 }
 
-/* Returns the number of faults that tracking has cost the guest */
-static uint64_t restore_changes(RamResetBlock *blk, BaselineBlock *base,
-                                const PageTree *from, const PageTree *to,
-                                unsigned turn)
+/* Adds the number of faults that tracking has cost the guest to @faults */
+static bool restore_changes(RamResetBlock *blk, BaselineBlock *base,
+                            const PageTree *from, const PageTree *to,
+                            unsigned turn, uint64_t *faults, Error **errp)
 {
     uint64_t pages = base->len / qemu_target_page_size(), nr;
     g_autofree unsigned long *dirty = bitmap_new(pages);
@@ -202,7 +208,7 @@ static uint64_t restore_changes(RamResetBlock *blk, BaselineBlock *base,
 
     if (!known) {
         translated_drop(base->rb, dirty);
-        return restore_differences(blk, base, to);
+        return restore_differences(blk, base, to, faults, errp);
     }
     nr = count_set(dirty, pages);
     if (from != to) {
@@ -215,6 +221,9 @@ static uint64_t restore_changes(RamResetBlock *blk, BaselineBlock *base,
     if (nr > pages / MANY_OF && !base->watched) {
         spare_absent(blk, &job, dirty);
         nr = count_set(dirty, pages);
+    }
+    if (!unread_read(base, dirty, own, errp)) {
+        return false;
     }
     restore_pages(&job, nr);
     restore_account(blk, base, &job, g_strdup(base->watched
@@ -232,17 +241,8 @@ static uint64_t restore_changes(RamResetBlock *blk, BaselineBlock *base,
     }
     blk->info->untracked_pages = base->untracked;
     /* The guest has not written to pages that only differ in the point */
-    return MAX(job.counts.cold, moved) - moved;
-}
-
-/* Returns the number of faults of the guest, see restore_all() */
-static uint64_t restore_block(RamResetBlock *blk, BaselineBlock *base,
-                              const PageTree *from, const PageTree *to,
-                              unsigned turn, bool track)
-{
-    return !track || (base->compared && !base->watched)
-           ? restore_differences(blk, base, to)
-           : restore_changes(blk, base, from, to, turn);
+    *faults += MAX(job.counts.cold, moved) - moved;
+    return true;
 }
 
 /* The log lacks writes to these blocks */
@@ -258,15 +258,16 @@ static void drop_code_of_other_blocks(void)
     }
 }
 
-uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
-                     const RewindPoint *to, unsigned turn, bool track)
+bool restore_all(RamResetBlockList *list, GArray *baseline,
+                 const RewindPoint *to, unsigned turn, bool track,
+                 uint64_t *faults, Error **errp)
 {
     const RewindPoint *from = points_position();
-    bool before = ram_reset_dirty_begin_fetch();
-    uint64_t sum = 0;
+    bool before = ram_reset_dirty_begin_fetch(), ok = true;
 
     assert(list->nr == baseline->len && (from || !track));
-    for (unsigned i = 0; i < list->nr; i++) {
+    *faults = 0;
+    for (unsigned i = 0; i < list->nr && ok; i++) {
         RamResetBlock *blk = &list->blocks[i];
         BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
         int64_t start = get_clock();
@@ -276,15 +277,17 @@ uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
             translated_drop(base->rb, NULL);
             blk->info->reason = g_strdup(base->len ? "not part of the snapshot"
                                                  : "empty");
+        } else if (!track || (base->compared && !base->watched)) {
+            ok = restore_differences(blk, base, to->trees[i], faults, errp);
         } else {
-            sum += restore_block(blk, base, from ? from->trees[i] : NULL,
-                                 to->trees[i], turn, track);
+            ok = restore_changes(blk, base, from->trees[i], to->trees[i], turn,
+                                 faults, errp);
         }
         blk->info->reset_ns = get_clock() - start;
     }
     ram_reset_dirty_end_fetch(before);
     drop_code_of_other_blocks();
-    return sum;
+    return ok;
 }
 
 uint64_t restore_count_present(const RamResetBlockList *list, unsigned *threads)

@@ -20,11 +20,15 @@
  * @track: use the dirty log, which has been synchronized, and clear it;
  *     otherwise compare all pages
  *
- * Returns: the number of pages for which tracking has cost the guest a fault,
- *     or would have
+ * @faults: set to the number of pages for which tracking has cost the guest a
+ *     fault, or would have
+ *
+ * Returns: false with @errp set if a page of the baseline cannot be read; RAM
+ *     may be restored in part, and the changes are lost
  */
-uint64_t restore_all(RamResetBlockList *list, GArray *baseline,
-                     const RewindPoint *to, unsigned turn, bool track);
+bool restore_all(RamResetBlockList *list, GArray *baseline,
+                 const RewindPoint *to, unsigned turn, bool track,
+                 uint64_t *faults, Error **errp);
 
 /*
  * Returns the number of pages that a comparison of all reads; sets @threads to

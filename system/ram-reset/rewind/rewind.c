@@ -27,6 +27,7 @@
 #include "system/ram-reset/rewind/points.h"
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/unread.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset/trace.h"
@@ -40,7 +41,11 @@ void rewind_free_blocks(void)
         watch_end(rewind_state.blocks);
         g_clear_pointer(&rewind_state.blocks, g_array_unref);
     }
-    rewind_state.size = 0;
+    if (rewind_state.store) {
+        rewind_state.store->free(rewind_state.store);
+        rewind_state.store = NULL;
+    }
+    rewind_state.size = rewind_state.first_point = 0;
 }
 
 /* Takes the ownership of @why */
@@ -170,13 +175,13 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
     return rewind_state.blocker;
 }
 
-void ram_reset_rewind(uint64_t point)
+bool ram_reset_rewind(uint64_t point, Error **errp)
 {
     const RewindPoint *to = points_find(point);
     bool compare = choice_compares();
     int64_t before = get_clock();
     g_autoptr(RamResetBlockList) list = NULL;
-    uint64_t faults;
+    uint64_t faults = 0;
 
     assert(bql_locked() && to);
     ram_reset_begin_unplanned();
@@ -187,13 +192,17 @@ void ram_reset_rewind(uint64_t point)
     if (!compare) {
         ram_reset_dirty_sync();
     }
-    faults = restore_all(list, rewind_state.blocks, to, rewind_state.turn,
-                         !compare);
+    if (!restore_all(list, rewind_state.blocks, to, rewind_state.turn, !compare,
+                     &faults, errp)) {
+        ram_reset_lose_position(RAM_RESET_BLOCKER_LOAD_FAILED);
+        return false;
+    }
     points_go_to(point);
     choice_note(list, faults, get_clock() - before);
     if (compare && !choice_compares()) {
         tracking_restart(rewind_state.blocks);
     }
+    return true;
 }
 
 RamResetRewindInfo *ram_reset_query_rewind(void)
@@ -205,7 +214,8 @@ RamResetRewindInfo *ram_reset_query_rewind(void)
         return NULL;
     }
     info = g_new0(RamResetRewindInfo, 1);
-    info->baseline = rewind_state.size;
+    info->unread = unread_size(rewind_state.blocks);
+    info->baseline = rewind_state.size - info->unread;
     info->pages = points_size();
     info->tables = points_tables();
     blocker = ram_reset_rewind_blocker();

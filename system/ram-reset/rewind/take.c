@@ -26,6 +26,7 @@
 #include "system/ram-reset/rewind/record.h"
 #include "system/ram-reset/rewind/restore.h"
 #include "system/ram-reset/rewind/tracking.h"
+#include "system/ram-reset/rewind/unread.h"
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/template/store.h"
 #include "system/ram-reset/trace.h"
@@ -69,17 +70,19 @@ static RamResetBlocker *rewind_check(bool loaded)
            : NULL;
 }
 
-/* The same for a new baseline, which is copied */
-static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list)
+/* The same for a new baseline; takes *@store over */
+static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list,
+                                             RamResetPageStore **store)
 {
     RamResetBlocker *why = NULL;
 
     rewind_state.blocks = baseline_new();
     rewind_state.in_template = ram_reset_has_template();
+    rewind_state.store = g_steal_pointer(store);
     for (unsigned i = 0; i < list->nr && !why; i++) {
         why = baseline_add(rewind_state.blocks, &list->blocks[i],
-                           ram_reset_template(), size_limit(list),
-                           &rewind_state.size);
+                           ram_reset_template(), rewind_state.store,
+                           size_limit(list), &rewind_state.size);
     }
     if (!why) {
         points_begin(rewind_state.blocks, qemu_target_page_size());
@@ -135,8 +138,29 @@ static void adopt_owners(const RamResetBlockList *list)
     }
 }
 
-/* Compare RAM with the baseline; if there is none that fits, copy RAM */
+/*
+ * Make RAM the position, which is the point @point, or the baseline if RAM was
+ * loaded from the store of that, or found by a comparison.
+ */
+static bool take_position(RamResetBlockList *list, uint64_t point,
+                          const RamResetPageStore *store,
+                          RamResetMakeRoom *make_room)
+{
+    if (point) {
+        points_go_to(point);
+        return true;
+    }
+    if (store && rewind_state.store &&
+        !strcmp(store->id, rewind_state.store->id)) {
+        points_set_position(point_new(rewind_state.blocks));
+        return true;
+    }
+    return unread_read_all(NULL) && rewind_record(list, true, make_room);
+}
+
+/* If there is no baseline that fits, RAM becomes the baseline */
 static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
+                                        RamResetPageStore **store,
                                         RamResetMakeRoom *make_room)
 {
     bool fits = rewind_state.blocks && baseline_fits(rewind_state.blocks, list);
@@ -154,16 +178,14 @@ static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
     if (fits) {
         adopt_owners(list);
     }
-    if (point && fits) {
-        points_go_to(point);
-    } else if (!fits || !rewind_record(list, true, make_room)) {
+    if (!fits || !take_position(list, point, *store, make_room)) {
         if (points_are_pinned()) {
             return ram_reset_blocker_new(
                 RAM_RESET_BLOCKER_MEMORY_SNAPSHOTS,
                 fits ? "rewind-limit" : "RAM blocks differ");
         }
         rewind_free_blocks();
-        why = rewind_take_baseline(list);
+        why = rewind_take_baseline(list, store);
     }
     why = why ?: tracking_start(rewind_state.blocks);
     if (!why) {
@@ -175,6 +197,7 @@ static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
 
 /* RAM has changed without the log; @point as for ram_reset_take_point() */
 static bool rewind_restart(bool loaded, uint64_t point,
+                           RamResetPageStore **store,
                            RamResetMakeRoom *make_room)
 {
     g_autoptr(RamResetBlockList) list = ram_reset_list_blocks();
@@ -186,7 +209,8 @@ static bool rewind_restart(bool loaded, uint64_t point,
     qatomic_set(&ram_reset_flags.dirty_bits_taken, false);
     ram_reset_vhost_restart_log();
     translated_restart();
-    why = rewind_check(loaded) ?: rewind_take_all(list, point, make_room);
+    why = rewind_check(loaded) ?:
+          rewind_take_all(list, point, store, make_room);
     if (why) {
         rewind_block(why);
         tracking_stop();
@@ -195,12 +219,13 @@ static bool rewind_restart(bool loaded, uint64_t point,
     return !why;
 }
 
-uint64_t ram_reset_take_point(bool loaded, uint64_t point,
-                              RamResetMakeRoom *make_room)
+/* The same; *@store is set to NULL if it is taken over */
+static uint64_t take_point(bool loaded, uint64_t point,
+                           RamResetPageStore **store,
+                           RamResetMakeRoom *make_room)
 {
     int64_t before = get_clock();
 
-    assert(bql_locked());
     if (!ram_reset_rewind_wanted()) {
         rewind_free_unpinned();
         if (!rewind_state.blocks) {
@@ -210,12 +235,28 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
     }
     events_begin(rewind_has_block);
     if ((loaded || !rewind_take_changes(make_room)) &&
-        !rewind_restart(loaded, point, make_room)) {
+        !rewind_restart(loaded, point, store, make_room)) {
         return 0;
     }
     trace_ram_reset_take_point(rewind_state.size, points_size(),
                                points_tables(), get_clock() - before);
-    return point ?: points_add_position();
+    point = point ?: points_add_position();
+    rewind_state.first_point = rewind_state.first_point ?: point;
+    return point;
+}
+
+uint64_t ram_reset_take_point(bool loaded, uint64_t point,
+                              RamResetPageStore *store,
+                              RamResetMakeRoom *make_room)
+{
+    uint64_t number;
+
+    assert(bql_locked());
+    number = take_point(loaded, point, &store, make_room);
+    if (store) {
+        store->free(store);
+    }
+    return number;
 }
 
 bool ram_reset_has_point(uint64_t point)
@@ -278,17 +319,18 @@ bool ram_reset_point_fits(uint64_t point)
     return points_find(point) && baseline_fits(rewind_state.blocks, list);
 }
 
-void ram_reset_copy_point(uint64_t point)
+bool ram_reset_copy_point(uint64_t point, Error **errp)
 {
     g_autoptr(RamResetBlockList) list = NULL;
+    uint64_t faults;
 
     assert(bql_locked());
     points_set_position(NULL);
     ram_reset_begin_unplanned();
     list = ram_reset_list_blocks();
     adopt_owners(list);
-    restore_all(list, rewind_state.blocks, points_find(point),
-                ++rewind_state.turn, false);
+    return restore_all(list, rewind_state.blocks, points_find(point),
+                       ++rewind_state.turn, false, &faults, errp);
 }
 
 void ram_reset_keep_log(void)

@@ -1,0 +1,88 @@
+/*
+ * The places of pages in a VM state
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#ifndef MIGRATION_RAM_RESET_VMSTATE_PAGE_PLACES_H
+#define MIGRATION_RAM_RESET_VMSTATE_PAGE_PLACES_H
+
+#include "exec/cpu-common.h"
+
+/*
+ * savevm and loadvm pass each page of RAM once, block by block, in order.  The
+ * places of pages that are not zero are noted while they do.  If anything does
+ * not fit, the places are lost, and there are no runs.  Positions are in bytes
+ * from the start of the VM state, numbers of pages in target pages.  All
+ * functions need the BQL.
+ */
+typedef struct PagePlaces PagePlaces;
+
+/**
+ * PageRun: records of pages that follow each other in RAM and in the VM state
+ *
+ * @page: the number of the first page in its block
+ * @nr: the number of pages
+ * @at: the position of the content of the first page; between the contents of
+ *     two pages lies the head of a record, of RAM_RECORD bytes
+ * @named: the head of the first record may have the name of the block
+ */
+typedef struct PageRun {
+    uint64_t page, nr;
+    int64_t at;
+    bool named;
+} PageRun;
+
+PagePlaces *page_places_new(void);
+void page_places_free(PagePlaces *p);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(PagePlaces, page_places_free)
+
+/**
+ * page_places_begin_section: the next record is at @at; -1 if that is unknown
+ */
+void page_places_begin_section(PagePlaces *p, int64_t at);
+
+/**
+ * page_places_record: the next record is for the page of @rb at @offset, and
+ * has these RAM_SAVE_FLAG_*
+ */
+void page_places_record(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
+                        int flags);
+
+/**
+ * page_places_zeros: the next @nr records are of zero pages
+ */
+void page_places_zeros(PagePlaces *p, uint64_t nr);
+
+/**
+ * page_places_end_section: the footer of the section is at @at; -1 if that is
+ * unknown
+ */
+void page_places_end_section(PagePlaces *p, int64_t at);
+
+/**
+ * page_places_put: the content of the page of @rb at @offset is at @at
+ */
+void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
+                     int64_t at);
+
+/**
+ * page_places_runs: the runs of @rb, in order
+ *
+ * Returns: an array of PageRun, owned by @p; NULL if the places are lost, or no
+ *     page of @rb was noted
+ */
+const GArray *page_places_runs(const PagePlaces *p, const RAMBlock *rb);
+
+/**
+ * page_places_have_all: whether each of @pages pages was noted, or counted as
+ * zero, so that the runs have all that are not zero
+ */
+bool page_places_have_all(const PagePlaces *p, uint64_t pages);
+
+/**
+ * page_places_end: the position behind the last page of all blocks
+ */
+int64_t page_places_end(const PagePlaces *p);
+
+#endif
