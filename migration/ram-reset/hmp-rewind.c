@@ -29,8 +29,9 @@ static void print_known(Monitor *mon, RamResetRewindInfo *r)
     uint64_t page = qemu_target_page_size() / 1024;
 
     ram_reset_print_label(mon, "Known");
-    monitor_printf(mon, "baseline %" PRIu64 " KiB, other pages %" PRIu64
-                   " KiB, tables %" PRIu64 " KiB\n", r->baseline / 1024,
+    monitor_printf(mon, "baseline %" PRIu64 " KiB, unread %" PRIu64
+                   " KiB, other pages %" PRIu64 " KiB, tables %" PRIu64
+                   " KiB\n", r->baseline / 1024, r->unread / 1024,
                    r->pages / 1024, r->tables / 1024);
     monitor_printf(mon, "  %-28s %10s %10s %15s\n", "snapshot, in KiB", "own",
                    "shared", "differs by");

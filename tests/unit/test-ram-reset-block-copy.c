@@ -247,6 +247,40 @@ static void test_spare(CopyFixture *f, G_GNUC_UNUSED gconstpointer data)
     }
 }
 
+static void test_unread(void)
+{
+    RamCopy *t = ram_copy_new(LEN, PAGE);
+    g_autofree unsigned long *pages = g_new0(unsigned long, ram_copy_words(t));
+    g_autofree unsigned long *found = g_new0(unsigned long, ram_copy_words(t));
+    g_autofree unsigned long *one = g_new0(unsigned long, ram_copy_words(t));
+
+    g_assert_cmpuint(ram_copy_find_unread(t, NULL, NULL, found), ==, 0);
+    for (size_t i = 1; i < PAGES; i += 2) {
+        bit_set(pages, i);
+    }
+    g_assert_true(ram_copy_expect(t, pages));
+    g_assert_cmpuint(ram_copy_size(t), ==, PAGES / 2 * PAGE);
+    g_assert_cmpuint(ram_copy_find_unread(t, NULL, NULL, found), ==, PAGES / 2);
+    g_assert_cmpmem(found, ram_copy_words(t) * sizeof(*found),
+                    pages, ram_copy_words(t) * sizeof(*pages));
+    bit_set(one, 2);
+    g_assert_cmpuint(ram_copy_find_unread(t, one, NULL, found), ==, 0);
+    bit_set(one, PAGES - 2);
+    g_assert_cmpuint(ram_copy_find_unread(t, one, NULL, found), ==, 1);
+    g_assert_true(bit_is_set(found, PAGES - 2));
+    g_assert_cmpuint(ram_copy_find_unread(t, NULL, one, found), ==,
+                     PAGES / 2 - 1);
+    g_assert_true(ram_copy_is_unread(t, PAGES - 2));
+    g_assert_false(ram_copy_is_unread(t, PAGES - 1));
+    ram_copy_has_read(t, one);
+    g_assert_false(ram_copy_is_unread(t, PAGES - 2));
+    g_assert_true(bit_is_set(ram_copy_stored(t), PAGES - 2));
+    g_assert_cmpuint(ram_copy_find_unread(t, NULL, NULL, found), ==,
+                     PAGES / 2 - 1);
+    g_assert_cmpuint(ram_copy_size(t), ==, PAGES / 2 * PAGE);
+    ram_copy_free(t);
+}
+
 static void test_no_memory(void)
 {
     struct rlimit had, little;
@@ -290,6 +324,7 @@ int main(int argc, char **argv)
         g_test_add(of_file, CopyFixture, "", copy_setup, tests[i].func,
                    copy_teardown);
     }
+    g_test_add_func("/template/unread", test_unread);
     g_test_add_func("/template/no-memory", test_no_memory);
     return g_test_run();
 }

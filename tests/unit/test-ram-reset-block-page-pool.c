@@ -96,6 +96,46 @@ static void test_unmaps(void)
     page_pool_free(pool);
 }
 
+/* Memory is there before pages are, and takes no more room afterwards */
+static void test_prepare(void)
+{
+    enum { NR = CHUNK / PAGE + 1 };
+    PagePool *pool = page_pool_new(PAGE);
+    g_autofree PageRef *refs = g_new0(PageRef, NR);
+    unsigned char resident[NR] = { 0 };
+    uint64_t bytes;
+
+    if (emulator_lacks("MADV_POPULATE_WRITE")) {
+        page_pool_free(pool);
+        return;
+    }
+    g_assert_false(page_pool_prepare(pool, 0));
+    refs[0] = page_pool_put(pool, page_of(0));
+    g_assert_true(page_pool_prepare(pool, 1));
+    bytes = page_pool_bytes(pool);
+    g_assert_cmpint(mincore((void *)page_pool_page(pool, refs[0]), CHUNK,
+                            resident), ==, 0);
+    for (unsigned i = 0; i < CHUNK / PAGE; i++) {
+        g_assert_cmpuint(resident[i] & 1, ==, 1);
+    }
+    g_assert_false(page_pool_prepare(pool, CHUNK / PAGE - 1));
+    for (unsigned i = 1; i < CHUNK / PAGE; i++) {
+        refs[i] = page_pool_put(pool, page_of(i));
+        assert_page(pool, refs[i], i);
+    }
+    g_assert_cmpuint(page_pool_bytes(pool), ==, bytes);
+    g_assert_true(page_pool_prepare(pool, 1));
+    g_assert_false(page_pool_prepare(pool, 1));
+    bytes = page_pool_bytes(pool);
+    refs[NR - 1] = page_pool_put(pool, page_of(NR - 1));
+    g_assert_cmpuint(page_pool_bytes(pool), ==, bytes);
+    for (unsigned i = 0; i < NR; i++) {
+        page_pool_unref(pool, refs[i]);
+    }
+    g_assert_cmpuint(page_pool_bytes(pool), <, PAGE);
+    page_pool_free(pool);
+}
+
 /* Places and numbers of released pages are used again */
 static void test_reuses(void)
 {
@@ -351,6 +391,7 @@ int main(int argc, char **argv)
     g_test_add_func("/page-pool/reuses", test_reuses);
     g_test_add_func("/page-pool/numbers", test_numbers);
     g_test_add_func("/page-pool/large-pages", test_large_pages);
+    g_test_add_func("/page-pool/prepare", test_prepare);
     g_test_add_func("/page-pool/not-unmapped", test_not_unmapped);
     for (unsigned n = 0; n <= MISUSES; n++) {
         g_autofree char *path = g_strdup_printf("/page-pool/misuse/%u", n);

@@ -11,6 +11,11 @@
 #define FIRST_STORED (PAGE_ZERO + 1)
 #define NO_SLOT UINT32_MAX
 
+/* Linux 5.14; headers of the C library may be older */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 /* @count: 0 if free; @next: the next free slot of the chunk, or NO_SLOT */
 typedef struct PoolSlot {
     uint32_t count, next;
@@ -18,12 +23,13 @@ typedef struct PoolSlot {
 
 /*
  * @link: in the pool's list, if a slot is free; @used: slots in use; @touched:
- * slots from here on were never used; @free: list of other free slots
+ * slots from here on were never used; @backed: slots from here on have no memory,
+ * and never less than @touched; @free: list of other free slots
  */
 typedef struct PoolChunk {
     GList link;
     uint8_t *mem;
-    uint32_t number, used, touched, free;
+    uint32_t number, used, touched, backed, free;
     PoolSlot slots[];
 } PoolChunk;
 
@@ -75,7 +81,7 @@ static void pool_chunk_forget(PagePool *pool, PoolChunk *c)
 {
     g_queue_unlink(&pool->available, &c->link);
     pool->bytes -= pool_chunk_size(pool) +
-                   (uint64_t)c->touched * pool->page_size;
+                   (uint64_t)c->backed * pool->page_size;
     pool->chunks[c->number] = NULL;
     pool->unused = MIN(pool->unused, c->number);
     g_free(c);
@@ -185,6 +191,9 @@ static uint32_t pool_take_slot(PagePool *pool, PoolChunk *c)
         c->free = c->slots[slot].next;
     } else {
         slot = c->touched++;
+    }
+    if (c->touched > c->backed) {
+        c->backed = c->touched;
         pool->bytes += pool->page_size;
     }
     assert(slot < pool_slots(pool) && !c->slots[slot].count);
@@ -209,6 +218,38 @@ PageRef page_pool_put(PagePool *pool, const uint8_t *page)
     memcpy(c->mem + slot * pool->page_size, page, pool->page_size);
     pool->pages++;
     return FIRST_STORED + (c->number << pool->shift) + slot;
+}
+
+/* Back the slots of @c that have no memory; false if the kernel refuses */
+static bool pool_back_chunk(PagePool *pool, PoolChunk *c)
+{
+    size_t start = c->backed * pool->page_size;
+
+    if (madvise(c->mem + start, pool_map_len(pool) - start,
+                MADV_POPULATE_WRITE)) {
+        return false;
+    }
+    pool->bytes += pool_map_len(pool) - start;
+    c->backed = pool_slots(pool);
+    return true;
+}
+
+bool page_pool_prepare(PagePool *pool, uint64_t pages)
+{
+    uint64_t ready = 0;
+
+    for (GList *l = pool->available.head; l; l = l->next) {
+        const PoolChunk *c = l->data;
+
+        ready += c->backed - c->used;
+    }
+    if (ready < pages) {
+        PoolChunk *c = g_queue_peek_head(&pool->available);
+
+        c = c && c->backed < pool_slots(pool) ? c : pool_chunk_new(pool);
+        return c && pool_back_chunk(pool, c);
+    }
+    return false;
 }
 
 /* The chunk of a page that is in use */
@@ -247,8 +288,8 @@ static void pool_chunk_empty(PagePool *pool, PoolChunk *c)
         pool_chunk_forget(pool, c);
         return;
     }
-    pool->bytes -= (uint64_t)c->touched * pool->page_size;
-    c->touched = 0;
+    pool->bytes -= (uint64_t)c->backed * pool->page_size;
+    c->touched = c->backed = 0;
     c->free = NO_SLOT;
 }
 

@@ -53,6 +53,12 @@ void page_pool_free(PagePool *pool);
  */
 PageRef page_pool_put(PagePool *pool, const uint8_t *page);
 
+/*
+ * Get memory in advance: one more step, of up to 2 MiB, until @pages pages can be
+ * stored without a page fault.  False if that is so, or there is no memory.
+ */
+bool page_pool_prepare(PagePool *pool, uint64_t pages);
+
 /* One more reference; nothing for PAGE_AS_BASE and PAGE_ZERO */
 void page_pool_ref(PagePool *pool, PageRef ref);
 

@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qemu/main-loop.h"
 #include "qemu/timer.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
 #include "system/system.h"
 #include "system/ram-reset/block-list.h"
@@ -30,6 +31,9 @@
 #include "system/ram-reset/rewind/watch.h"
 #include "system/ram-reset/template/store.h"
 #include "system/ram-reset/trace.h"
+
+/* Pages for which memory is prepared; 16 MiB of 4 KiB pages */
+#define MAX_EXPECTED 4096
 
 static bool rewind_has_block(const void *host)
 {
@@ -249,13 +253,16 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
                               RamResetPageStore *store,
                               RamResetMakeRoom *make_room)
 {
-    uint64_t number;
+    uint64_t number, size = points_size();
 
     assert(bql_locked());
     number = take_point(loaded, point, &store, make_room);
     if (store) {
         store->free(store);
     }
+    rewind_state.expected = points_size() > size
+        ? MIN((points_size() - size) / qemu_target_page_size(), MAX_EXPECTED)
+        : 0;
     return number;
 }
 
@@ -307,9 +314,21 @@ void ram_reset_drop_point(uint64_t point)
     }
 }
 
+/* While the guest runs, and in steps: the BQL is held */
+static void prepare_room(void *opaque)
+{
+    if (points_pool() && page_pool_prepare(points_pool(),
+                                           rewind_state.expected)) {
+        aio_bh_schedule_oneshot(iohandler_get_aio_context(), prepare_room,
+                                NULL);
+    }
+}
+
+/* The next save probably stores as many pages; half of its time are faults */
 void ram_reset_pin_point(uint64_t point)
 {
     points_pin(point);
+    aio_bh_schedule_oneshot(iohandler_get_aio_context(), prepare_room, NULL);
 }
 
 bool ram_reset_point_fits(uint64_t point)
