@@ -54,6 +54,7 @@ RamResetSaveKind ram_reset_save_kind(void);
  *     that are not zero; returns false if the store does not know them
  * @read: read @pages of @rb, which are found, to @to, with the layout of @rb;
  *     returns false with @errp set
+ * @is_there: whether the image is still there; this is fast
  * @is_of: whether the store reads a snapshot of @bs with this @id and @name, one
  *     of which may be NULL
  * @free: free the store
@@ -65,6 +66,7 @@ struct RamResetPageStore {
                  unsigned long *pages);
     bool (*read)(RamResetPageStore *store, const RAMBlock *rb,
                  const unsigned long *pages, uint8_t *to, Error **errp);
+    bool (*is_there)(const RamResetPageStore *store);
     bool (*is_of)(const RamResetPageStore *store, BlockDriverState *bs,
                   const char *id, const char *name);
     void (*free)(RamResetPageStore *store);

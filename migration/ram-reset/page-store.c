@@ -130,6 +130,11 @@ static bool store_read(RamResetPageStore *store, const RAMBlock *rb,
     return true;
 }
 
+static bool store_is_there(const RamResetPageStore *store)
+{
+    return bdrv_find_node(((const ImageStore *)store)->node);
+}
+
 static bool store_is_of(const RamResetPageStore *store, BlockDriverState *bs,
                         const char *id, const char *name)
 {
@@ -170,6 +175,7 @@ RamResetPageStore *page_store_new(BlockDriverState *bs, PagePlaces *places)
     s->parent = (RamResetPageStore) {
         .find = store_find,
         .read = store_read,
+        .is_there = store_is_there,
         .is_of = store_is_of,
         .free = store_free,
     };
