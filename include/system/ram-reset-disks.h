@@ -14,11 +14,10 @@ extern bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
 
 /*
  * Called before a snapshot of @bs is deleted that has this @id and @name, one of
- * which may be NULL.  Returns false with @errp set if it must stay.
+ * which may be NULL
  */
-extern bool (*ram_reset_before_deletion_cb)(BlockDriverState *bs,
-                                            const char *id, const char *name,
-                                            Error **errp);
+extern void (*ram_reset_before_deletion_cb)(BlockDriverState *bs,
+                                            const char *id, const char *name);
 
 /* Set when a load begins to revert a disk; the load clears it before. BQL. */
 extern bool ram_reset_disk_changed;
@@ -97,19 +96,17 @@ int coroutine_mixed_fn ram_reset_list_write(BdrvChild *file);
  *
  * RAM reset may have noted where pages are in it, and reads these now.
  *
- * @bs: the image
+ * @bs: the image, drained
  * @id, @name: those of the snapshot; one of them may be NULL
  *
  * Main thread.
- *
- * Returns: false with @errp set if it must not be deleted
  */
-static inline bool ram_reset_before_deletion(BlockDriverState *bs,
-                                             const char *id, const char *name,
-                                             Error **errp)
+static inline void ram_reset_before_deletion(BlockDriverState *bs,
+                                             const char *id, const char *name)
 {
-    return !ram_reset_before_deletion_cb ||
-           ram_reset_before_deletion_cb(bs, id, name, errp);
+    if (ram_reset_before_deletion_cb) {
+        ram_reset_before_deletion_cb(bs, id, name);
+    }
 }
 
 /**

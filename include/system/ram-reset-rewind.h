@@ -52,8 +52,9 @@ RamResetSaveKind ram_reset_save_kind(void);
  * @id: differs from that of any other snapshot
  * @find: set the bits in @pages, one for each target page, of the pages of @rb
  *     that are not zero; returns false if the store does not know them
- * @read: read @pages of @rb, which are found, to @to, with the layout of @rb;
- *     returns false with @errp set
+ * @read: read @pages, which are found, to @to, with the layout of the block;
+ *     @pages has @nr bits.  @rb may have been freed, so the name is passed.
+ *     Returns false with @errp set
  * @is_there: whether the image is still there; this is fast
  * @is_of: whether the store reads a snapshot of @bs with this @id and @name, one
  *     of which may be NULL
@@ -65,7 +66,8 @@ struct RamResetPageStore {
     bool (*find)(RamResetPageStore *store, const RAMBlock *rb,
                  unsigned long *pages);
     bool (*read)(RamResetPageStore *store, const RAMBlock *rb,
-                 const unsigned long *pages, uint8_t *to, Error **errp);
+                 const char *name, const unsigned long *pages, uint64_t nr,
+                 uint8_t *to, Error **errp);
     bool (*is_there)(const RamResetPageStore *store);
     bool (*is_of)(const RamResetPageStore *store, BlockDriverState *bs,
                   const char *id, const char *name);
@@ -131,8 +133,12 @@ void ram_reset_drop_point(uint64_t point);
 /**
  * ram_reset_pin_point: no image has the RAM of this point, so it stays whatever
  * happens until it is dropped.  RAM may be changed without the log meanwhile.
+ *
+ * Reads all unread pages of the baseline, so that the point needs no image.
+ *
+ * Returns: false with @errp set if one cannot be read
  */
-void ram_reset_pin_point(uint64_t point);
+bool ram_reset_pin_point(uint64_t point, Error **errp);
 
 /**
  * ram_reset_point_fits: whether RAM has the blocks that it had when the point

@@ -296,7 +296,8 @@ static bool load_is_valid(int ret, Error **errp)
     if (ret > 0) {
         error_setg(errp, "the VM state asks QEMU to end the load");
     } else if (v->err) {
-        if (load.plan.way != LOAD_WHOLE && !load.snapshot->vmstate) {
+        if (load.plan.way == LOAD_TEMPLATE ||
+            (v->ram_differs && !load.snapshot->vmstate)) {
             ram_reset_template_remove("its RAM is not what the snapshot has");
         }
         error_propagate(errp, g_steal_pointer(&v->err));

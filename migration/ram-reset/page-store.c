@@ -29,6 +29,14 @@ typedef struct ImageStore {
     Qcow2Places *clusters;      /* of the VM state */
 } ImageStore;
 
+/* @buf: room for PAGES_AT_ONCE records and a name; @to: with the block's layout */
+typedef struct PageRead {
+    const ImageStore *store;
+    BlockDriverState *bs;
+    const char *name;
+    uint8_t *buf, *to;
+} PageRead;
+
 static bool store_find(RamResetPageStore *store, const RAMBlock *rb,
                        unsigned long *pages)
 {
@@ -63,25 +71,48 @@ static const PageRun *find_run(const GArray *runs, uint64_t page)
     return &g_array_index(runs, PageRun, low);
 }
 
+/* Whether the head of the record of @page ends at @end */
+static bool is_head(const uint8_t *end, uint64_t page)
+{
+    return ldq_be_p(end - RAM_RECORD) ==
+           (page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE |
+            RAM_SAVE_FLAG_CONTINUE);
+}
+
+/* The same for a head with the name of the block */
+static bool is_named_head(const uint8_t *end, uint64_t page, const char *name)
+{
+    size_t len = strlen(name);
+    const uint8_t *head = end - len - 1 - RAM_RECORD;
+
+    return ldq_be_p(head) ==
+           (page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE) &&
+           head[RAM_RECORD] == len && !memcmp(end - len, name, len);
+}
+
 /*
- * Read @nr pages from @page on, which are in @run, to @to, and check the heads
- * of their records; @buf has room for both.  Returns 0 or a negative errno.
+ * Read @nr pages from @page on, which are in @run, and check the heads of their
+ * records.  Returns 0 or a negative errno.
  */
-static int read_pages(ImageStore *s, BlockDriverState *bs, const PageRun *run,
-                      uint64_t page, uint64_t nr, uint8_t *buf, uint8_t *to)
+static int read_pages(const PageRead *r, const PageRun *run, uint64_t page,
+                      uint64_t nr)
 {
     size_t size = qemu_target_page_size(), step = RAM_RECORD + size;
-    int64_t at = run->at - RAM_RECORD + (page - run->page) * step;
-    size_t skip = page == run->page && run->named ? RAM_RECORD : 0;
-    int ret = ram_reset_qcow2_read(bs, s->clusters, at + skip, nr * step - skip,
-                                   buf + skip);
+    int64_t at = run->at + (page - run->page) * step;
+    /* A name may lie in front of the first page of a run */
+    bool named = page == run->page && run->named;
+    size_t head = RAM_RECORD + (named ? 1 + strlen(r->name) : 0);
+    uint8_t *content = r->buf + head;
+    int ret;
 
-    for (uint64_t i = 0; i < nr && ret >= 0; i++) {
-        if ((i || !skip) && ldq_be_p(buf + i * step) !=
-            ((page + i) * size | RAM_SAVE_FLAG_PAGE | RAM_SAVE_FLAG_CONTINUE)) {
+    ret = ram_reset_qcow2_read(r->bs, r->store->clusters, at - head,
+                               head + nr * step - RAM_RECORD, r->buf);
+    for (uint64_t i = 0; i < nr && ret >= 0; i++, content += step) {
+        if (!is_head(content, page + i) &&
+            (i || !named || !is_named_head(content, page, r->name))) {
             return -EILSEQ;
         }
-        memcpy(to + i * size, buf + i * step + RAM_RECORD, size);
+        memcpy(r->to + (page + i) * size, content, size);
     }
     return ret;
 }
@@ -92,26 +123,16 @@ static bool check_snapshot(const ImageStore *s, BlockDriverState *bs,
     if (bs && !ram_reset_snapshot_is_gone(bs, &s->info)) {
         return true;
     }
-    error_setg(errp, "RAM of snapshot '%s' cannot be read: %s '%s' %s",
-               s->info.name, bs ? "disk" : "node", s->node,
-               bs ? "does not have it any more" : "is gone");
+    error_setg(errp, "snapshot '%s' cannot be read: node '%s' %s", s->info.name,
+               s->node, bs ? "does not have it any more" : "is gone");
     return false;
 }
 
-static bool store_read(RamResetPageStore *store, const RAMBlock *rb,
-                       const unsigned long *pages, uint8_t *to, Error **errp)
+static bool read_runs(const PageRead *r, const GArray *runs,
+                      const unsigned long *pages, uint64_t all, Error **errp)
 {
-    ImageStore *s = (ImageStore *)store;
-    size_t size = qemu_target_page_size();
-    uint64_t all = rb->used_length / size;
-    const GArray *runs = page_places_runs(s->places, rb);
-    g_autofree uint8_t *buf = g_malloc(PAGES_AT_ONCE * (RAM_RECORD + size));
-    BlockDriverState *bs = bdrv_find_node(s->node);
     uint64_t page, nr;
 
-    if (!check_snapshot(s, bs, errp)) {
-        return false;
-    }
     for (page = find_first_bit(pages, all); page < all;
          page = find_next_bit(pages, all, page + nr)) {
         const PageRun *run = find_run(runs, page);
@@ -119,15 +140,40 @@ static bool store_read(RamResetPageStore *store, const RAMBlock *rb,
         int ret;
 
         nr = find_next_zero_bit(pages, end, page) - page;
-        ret = read_pages(s, bs, run, page, nr, buf, to + page * size);
+        ret = read_pages(r, run, page, nr);
         if (ret < 0) {
-            error_setg_errno(errp, -ret, "Page %" PRIu64 " of RAM block '%s' "
-                             "cannot be read from snapshot '%s' in '%s'", page,
-                             rb->idstr, s->info.name, s->node);
+            error_setg(errp, "page %" PRIu64 " cannot be read from snapshot "
+                       "'%s' in '%s': %s", page, r->store->info.name,
+                       r->store->node, ret == -EILSEQ
+                       ? "the image has other data there" : g_strerror(-ret));
             return false;
         }
     }
     return true;
+}
+
+static bool store_read(RamResetPageStore *store, const RAMBlock *rb,
+                       const char *name, const unsigned long *pages,
+                       uint64_t nr, uint8_t *to, Error **errp)
+{
+    ImageStore *s = (ImageStore *)store;
+    g_autofree uint8_t *buf =
+        g_malloc(PAGES_AT_ONCE * (RAM_RECORD + qemu_target_page_size()) +
+                 VMSTATE_NAME);
+    PageRead r = {
+        .store = s, .bs = bdrv_find_node(s->node), .name = name,
+        .buf = buf, .to = to,
+    };
+    bool ok;
+
+    if (!check_snapshot(s, r.bs, errp)) {
+        return false;
+    }
+    /* A poll for I/O may end the job that has the node */
+    bdrv_ref(r.bs);
+    ok = read_runs(&r, page_places_runs(s->places, rb), pages, nr, errp);
+    bdrv_unref(r.bs);
+    return ok;
 }
 
 static bool store_is_there(const RamResetPageStore *store)
@@ -139,9 +185,9 @@ static bool store_is_of(const RamResetPageStore *store, BlockDriverState *bs,
                         const char *id, const char *name)
 {
     const ImageStore *s = (const ImageStore *)store;
-    BlockDriverState *mine = bdrv_find_node(s->node);
+    const char *node = ram_reset_qcow2_node(bs);
 
-    return mine && ram_reset_qcow2_same(bs, mine) &&
+    return node && !strcmp(node, s->node) &&
            (!id || !strcmp(id, s->info.id_str)) &&
            (!name || !strcmp(name, s->info.name));
 }
@@ -179,7 +225,7 @@ RamResetPageStore *page_store_new(BlockDriverState *bs, PagePlaces *places)
         .is_of = store_is_of,
         .free = store_free,
     };
-    s->node = g_strdup(bdrv_get_node_name(bs));
+    s->node = g_strdup(ram_reset_qcow2_node(bs));
     s->places = g_steal_pointer(&p);
     s->clusters = clusters;
     return &s->parent;

@@ -192,10 +192,10 @@ int ram_reset_qcow2_read(BlockDriverState *bs, const Qcow2Places *p, int64_t at,
     return 0;
 }
 
-bool ram_reset_qcow2_same(BlockDriverState *a, BlockDriverState *b)
+const char *ram_reset_qcow2_node(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    a = find_image(a);
-    return a && a == find_image(b);
+    bs = find_image(bs);
+    return bs ? bdrv_get_node_name(bs) : NULL;
 }

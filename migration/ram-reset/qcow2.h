@@ -81,9 +81,11 @@ int ram_reset_qcow2_read(BlockDriverState *bs, const Qcow2Places *places,
                          int64_t at, size_t len, uint8_t *buf);
 
 /**
- * ram_reset_qcow2_same: whether two nodes, drained or not, have the same qcow2
- * image
+ * ram_reset_qcow2_node: the name of the node with the qcow2 image of @bs, which
+ * need not be drained
+ *
+ * Returns: a borrowed text; NULL if there is none
  */
-bool ram_reset_qcow2_same(BlockDriverState *a, BlockDriverState *b);
+const char *ram_reset_qcow2_node(BlockDriverState *bs);
 
 #endif

@@ -273,10 +273,7 @@ static bool take_memory(Error **errp)
         ram_reset_snapshots_trim();
         save.point = ram_reset_baseline_of_memory(errp);
     }
-    if (save.point) {
-        ram_reset_pin_point(save.point);
-    }
-    return save.point;
+    return save.point && ram_reset_pin_point(save.point, errp);
 }
 
 static bool save_complete(BlockDriverState *bs, const char *name,

@@ -9,8 +9,8 @@
 #include "system/ram-reset-disks.h"
 
 bool (*ram_reset_excludes_disk_cb)(BlockDriverState *bs);
-bool (*ram_reset_before_deletion_cb)(BlockDriverState *bs, const char *id,
-                                     const char *name, Error **errp);
+void (*ram_reset_before_deletion_cb)(BlockDriverState *bs, const char *id,
+                                     const char *name);
 bool ram_reset_disk_changed, ram_reset_disk_reverting;
 
 bool ram_reset_disk_is_at(const uint64_t *active, uint64_t *snapshot,

@@ -71,7 +71,7 @@ STUB(RamResetSaveKind ram_reset_save_kind(void), RAM_RESET_SAVE_KIND_IMAGE)
 STUB(uint64_t ram_reset_take_point(bool loaded, uint64_t point,
                                    RamResetPageStore *store,
                                    RamResetMakeRoom *make_room), 0)
-STUB_VOID(void ram_reset_pin_point(uint64_t point))
+STUB(bool ram_reset_pin_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_point_fits(uint64_t point), false)
 STUB(bool ram_reset_copy_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_has_point(uint64_t point), false)

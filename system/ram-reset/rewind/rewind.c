@@ -169,7 +169,7 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
         ram_reset_lose_position(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     } else if (!baseline_is_of_all(rewind_state.blocks)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_CHANGED);
-    } else if (!points_are_pinned() && rewind_state.store &&
+    } else if (rewind_state.store &&
                !rewind_state.store->is_there(rewind_state.store)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_UNKNOWN_SNAPSHOT);
     } else if (rewind_state.cpus != rewind_count_cpus()) {

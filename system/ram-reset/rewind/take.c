@@ -157,6 +157,7 @@ static bool take_position(RamResetBlockList *list, uint64_t point,
     if (store && rewind_state.store &&
         !strcmp(store->id, rewind_state.store->id)) {
         points_set_position(point_new(rewind_state.blocks));
+        rewind_state.first_point = 0;
         return true;
     }
     return unread_read_all(NULL) && rewind_record(list, true, make_room);
@@ -325,10 +326,14 @@ static void prepare_room(void *opaque)
 }
 
 /* The next save probably stores as many pages; half of its time are faults */
-void ram_reset_pin_point(uint64_t point)
+bool ram_reset_pin_point(uint64_t point, Error **errp)
 {
+    if (!unread_read_all(errp)) {
+        return false;
+    }
     points_pin(point);
     aio_bh_schedule_oneshot(iohandler_get_aio_context(), prepare_room, NULL);
+    return true;
 }
 
 bool ram_reset_point_fits(uint64_t point)

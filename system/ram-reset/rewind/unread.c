@@ -40,19 +40,22 @@ uint64_t unread_size(const GArray *baseline)
 bool unread_read(BaselineBlock *base, const unsigned long *among,
                  const unsigned long *except, Error **errp)
 {
+    ERRP_GUARD();
     RamResetPageStore *store = rewind_state.store;
+    uint64_t all = base->len / qemu_target_page_size(), pages;
     g_autofree unsigned long *found = NULL;
-    uint64_t pages;
 
     if (!store || !base->copy) {
         return true;
     }
-    found = bitmap_new(base->len / qemu_target_page_size());
+    found = bitmap_new(all);
     pages = find_unread(base, among, except, found);
     if (!pages) {
         return true;
     }
-    if (!store->read(store, base->rb, found, ram_copy_room(base->copy), errp)) {
+    if (!store->read(store, base->rb, base->name, found, all,
+                     ram_copy_room(base->copy), errp)) {
+        error_prepend(errp, "RAM block '%s': ", base->name);
         return false;
     }
     ram_copy_has_read(base->copy, found);
@@ -81,28 +84,22 @@ bool unread_read_all(Error **errp)
  * The snapshot of the store is about to be deleted.  Read what other points
  * need of it.  If there are none, the next save or load takes a new baseline.
  */
-static bool read_before_deletion(BlockDriverState *bs, const char *id,
-                                 const char *name, Error **errp)
+static void read_before_deletion(BlockDriverState *bs, const char *id,
+                                 const char *name)
 {
     RamResetPageStore *store = rewind_state.store;
     Error *err = NULL;
 
     if (!store || !store->is_of(store, bs, id, name)) {
-        return true;
+        return;
     }
     if (points_has_others(rewind_state.first_point)) {
         if (unread_read_all(&err)) {
-            return true;
-        }
-        if (points_are_pinned()) {
-            error_propagate_prepend(errp, err, "Snapshots in memory need pages "
-                                    "of the snapshot that would be deleted: ");
-            return false;
+            return;
         }
         warn_report_err(err);
     }
     ram_reset_block_baseline(RAM_RESET_BLOCKER_UNKNOWN_SNAPSHOT);
-    return true;
 }
 
 static void unread_follow_deletions(void)

@@ -5,10 +5,12 @@
 
 import contextlib
 import mmap
+import subprocess
 import time
 
 import pytest
 
+from lib import products
 from lib.guests import PAGE, Ring3
 from lib.machine import MachineError
 from lib.rewinding import RAM_SIZE, START, Still, boot
@@ -102,6 +104,8 @@ def test_whole_load_of_the_same_reads_nothing_twice(tmp_path):
         assert guest.block()['copied-pages'] == 10
         assert unread(guest) == before - 5
         assert is_filled(guest)
+        guest.hmp('delvm a')
+        assert unread(guest) == guest.rewind()['baseline'] == 0
 
 
 def test_other_snapshots_need_it(tmp_path):
@@ -182,8 +186,9 @@ def test_damaged_image(tmp_path):
             head = image[place - 8:place]
             image[place - 8:place] = bytes(8)
         guest.put(50, 255, 2)
-        with pytest.raises(MachineError, match="Page 5. of RAM block|cannot be "
-                           "read from snapshot 'a'"):
+        with pytest.raises(MachineError, match="RAM block .*: page 4146 "
+                           "cannot be read from snapshot 'a' in 'disk0': the "
+                           "image has other data there"):
             guest.load('a')
         assert guest.qmp('query-status')['status'] != 'running'
         with pytest.raises(MachineError):
@@ -200,26 +205,44 @@ def test_damaged_image(tmp_path):
         assert is_filled(guest)
 
 
-def test_deletion_that_cannot_read(tmp_path):
-    """A snapshot in memory is not lost with the image of another one."""
+def test_snapshots_in_memory_need_no_image(tmp_path):
+    """Their save reads the baseline, or fails and loses nothing."""
     saved(tmp_path)
     with Still(tmp_path, ',save-kind=memory') as guest:
         guest.load('a')
         guest.put(0, 1, 10)
-        guest.save('b')
         with content_of(guest, 300) as (image, place):
             head = image[place - 8:place]
             image[place - 8:place] = bytes(8)
-        with pytest.raises(MachineError, match='need pages of the snapshot'):
-            guest.hmp('delvm a')
-        guest.load('b')
+        with pytest.raises(MachineError, match=r'page \d+ cannot be read'):
+            guest.save('b')
         with content_of(guest, 300) as (image, place):
             image[place - 8:place] = head
-        guest.hmp('delvm a')
-        guest.put(0, 9, STORED)
-        guest.load('b')
-        assert guest.qtest.read(START + 10 * PAGE, (STORED - 10) * PAGE) == \
-            b''.join(map(pattern, range(10, STORED)))
+        guest.load('a')
+        assert guest.last_load()['rewound']
+        assert is_filled(guest)
+        guest.save('b')
+        assert unread(guest) == 0
+
+
+def test_disk_of_the_baseline_is_removed(tmp_path):
+    saved(tmp_path)
+    other = tmp_path / 'other.qcow2'
+    subprocess.run([products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', other,
+                    '16M'], check=True)
+    with Still(tmp_path, args=('-blockdev', 'driver=qcow2,node-name=disk1,'
+                               f'file.driver=file,file.filename={other}')) \
+            as guest:
+        guest.snapshot_job('snapshot-load', 'a')
+        guest.put(0, 1, 10)
+        guest.snapshot_job('snapshot-save', 'b', 'disk1')
+        guest.put(0, 2, 20)
+        guest.qmp('blockdev-del', **{'node-name': 'disk0'})
+        for rewound in False, True:
+            guest.snapshot_job('snapshot-load', 'b', 'disk1')
+            assert guest.last_load()['rewound'] == rewound
+            assert guest.qtest.read(START, 20 * PAGE) == \
+                bytes([1]) * 10 * PAGE + b''.join(map(pattern, range(10, 20)))
 
 
 def test_limit_counts_unread_pages(tmp_path):
