@@ -177,7 +177,7 @@ static int command_once(struct snapctl *s, uint32_t slot, uint32_t command)
     case SNAPCTL_STATUS_REFUSED:
     case SNAPCTL_STATUS_FAILED:
         error = snapctl_error(s);
-        if (error >= SNAPCTL_ERROR_COMMAND && error <= SNAPCTL_ERROR_HOST) {
+        if (error >= SNAPCTL_ERROR_COMMAND && error <= SNAPCTL_ERROR_LIMIT) {
             return -(int)error;
         }
         return SNAPCTL_E_PROTOCOL;
@@ -253,6 +253,9 @@ const char *snapctl_strerror(int error)
     case SNAPCTL_E_HOST:
         return "the host could not save; its QMP event SNAPCTL_COMPLETED says "
                "why";
+    case SNAPCTL_E_LIMIT:
+        return "the snapshots of all slots have reached the host's limit "
+               "(memory-limit= of the device)";
     case SNAPCTL_E_SYSTEM:
         return strerror(errno);
     case SNAPCTL_E_ABSENT:

@@ -107,7 +107,7 @@ static int tool_info(struct snapctl *s)
     };
     static const char *const errors[] = {
         "none", "command", "denied", "slot", "empty", "too-soon", "busy",
-        "host",
+        "host", "limit",
     };
     uint32_t features = snapctl_features(s);
     size_t size;

@@ -39,6 +39,7 @@ struct snapctl;
 #define SNAPCTL_E_TOO_SOON  (-SNAPCTL_ERROR_TOO_SOON)
 #define SNAPCTL_E_BUSY      (-SNAPCTL_ERROR_BUSY)
 #define SNAPCTL_E_HOST      (-SNAPCTL_ERROR_HOST)
+#define SNAPCTL_E_LIMIT     (-SNAPCTL_ERROR_LIMIT)
 #define SNAPCTL_E_SYSTEM    (-100)      /* see errno */
 #define SNAPCTL_E_ABSENT    (-101)      /* there is no such device */
 #define SNAPCTL_E_FOREIGN   (-102)      /* it is another device */

@@ -143,10 +143,17 @@ static void command_save(SnapctlState *s, const char *tag, Error **errp)
 {
     ERRP_GUARD();
 
+    ram_reset_save_as(s->save_kind);
+    ram_reset_save_within((const char *const *)s->tags, s->memory_limit);
     if (save_snapshot(tag, true, NULL, false, NULL, errp)) {
         snapctl_finish(s, SNAPCTL_STATUS_SAVED, SNAPCTL_ERROR_NONE);
-    } else {
-        command_fail(s, errp);
+        return;
+    }
+    command_fail(s, errp);
+    if (ram_reset_save_hit_limit()) {
+        s->error = SNAPCTL_ERROR_LIMIT;
+        error_append_hint(errp, "Delete the snapshot of a slot, or raise "
+                          "memory-limit= of the device.\n");
     }
 }
 
@@ -339,6 +346,9 @@ SnapctlInfo *qmp_query_snapctl(Error **errp)
     for (uint32_t i = 0; i < s->nr_tags; i++) {
         QAPI_LIST_APPEND(tail, g_strdup(s->tags[i]));
     }
+    info->save_kind = s->save_kind;
+    info->memory = ram_reset_memory_size((const char *const *)s->tags);
+    info->memory_limit = s->memory_limit;
     info->min_interval = s->min_interval;
     if (s->region) {
         info->has_region_size = true;

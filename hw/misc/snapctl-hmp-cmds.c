@@ -10,6 +10,21 @@
 #include "monitor/hmp.h"
 #include "monitor/monitor.h"
 
+static void print_save_kind(Monitor *mon, const SnapctlInfo *info)
+{
+    monitor_printf(mon, "  saves go to %s",
+                   info->save_kind == RAM_RESET_SAVE_KIND_MEMORY
+                   ? "memory" : "the image");
+    if (info->save_kind == RAM_RESET_SAVE_KIND_MEMORY || info->memory) {
+        monitor_printf(mon, ", %" PRIu64 " KiB in memory", info->memory / 1024);
+    }
+    if (info->memory_limit) {
+        monitor_printf(mon, ", limit %" PRIu64 " KiB",
+                       info->memory_limit / 1024);
+    }
+    monitor_puts(mon, "\n");
+}
+
 static void hmp_info_snapctl(Monitor *mon, const QDict *qdict)
 {
     Error *err = NULL;
@@ -28,6 +43,7 @@ static void hmp_info_snapctl(Monitor *mon, const QDict *qdict)
                    "commands, region %" PRIu64 " KiB\n", info->qom_path,
                    SnapctlAllow_str(info->allow), info->min_interval,
                    info->has_region_size ? info->region_size / 1024 : 0);
+    print_save_kind(mon, info);
     for (tag = info->slots; tag; tag = tag->next) {
         monitor_printf(mon, "  slot %u: snapshot '%s'\n", slot++, tag->value);
     }

@@ -23,6 +23,8 @@ struct SnapctlState {
 
     /* properties */
     SnapctlAllow allow;
+    RamResetSaveKind save_kind;
+    uint64_t memory_limit;      /* bytes that all slots may have there; 0: any */
     char *slots;
     uint32_t min_interval;
     HostMemoryBackend *region;

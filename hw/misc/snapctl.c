@@ -304,8 +304,19 @@ static void set_allow(Object *obj, int value, Error **errp)
     SNAPCTL(obj)->allow = value;
 }
 
+static int get_save_kind(Object *obj, Error **errp)
+{
+    return SNAPCTL(obj)->save_kind;
+}
+
+static void set_save_kind(Object *obj, int value, Error **errp)
+{
+    SNAPCTL(obj)->save_kind = value;
+}
+
 static const Property snapctl_properties[] = {
     DEFINE_PROP_STRING("slots", SnapctlState, slots),
+    DEFINE_PROP_SIZE("memory-limit", SnapctlState, memory_limit, 0),
     DEFINE_PROP_UINT32("min-interval", SnapctlState, min_interval, 0),
     DEFINE_PROP_LINK("memdev", SnapctlState, region, TYPE_MEMORY_BACKEND,
                      HostMemoryBackend *),
@@ -340,6 +351,13 @@ static void snapctl_class_init(ObjectClass *klass, RamResetClassData *data)
         "What the guest may do: none, save, load, both (default: load)");
     object_class_property_set_description(klass, "slots",
         "Names of the snapshots, separated by colons; the first is slot 0");
+    object_class_property_add_enum(klass, "save-kind", "RamResetSaveKind",
+                                   &RamResetSaveKind_lookup, get_save_kind,
+                                   set_save_kind);
+    object_class_property_set_description(klass, "save-kind",
+        "Where the guest's saves go: image or memory (default: image)");
+    object_class_property_set_description(klass, "memory-limit",
+        "Bytes that snapshots of all slots may have in memory (default: 0, any)");
     object_class_property_set_description(klass, "min-interval",
         "Milliseconds from the end of a command until the next one may begin");
     object_class_property_set_description(klass, "memdev",

@@ -10,6 +10,7 @@
 
 #include "block/snapshot.h"
 #include "migration/qemu-file-types.h"
+#include "qapi/qapi-types-ram-reset-object.h"
 #include "qapi/qapi-types-run-state.h"
 #include "system/ram-reset.h"
 
@@ -220,6 +221,42 @@ bool ram_reset_load_end(int ret, Error **errp);
  */
 bool ram_reset_do_save(const char *name, bool overwrite, const char *vmstate,
                        bool has_devices, strList *devices, Error **errp);
+
+/**
+ * ram_reset_save_as: let the next save_snapshot() use @kind in place of the
+ * property save-kind of the objects
+ *
+ * Call this in the same turn of the main loop, with the BQL held.
+ */
+void ram_reset_save_as(RamResetSaveKind kind);
+
+/**
+ * ram_reset_save_within: let the next save_snapshot() fail if it is in memory,
+ * and snapshots of these names would have more than @limit bytes there after it
+ *
+ * @tags: ends with NULL; must stay until the save has ended
+ * @limit: 0 for no limit
+ *
+ * As ram_reset_save_as().
+ */
+void ram_reset_save_within(const char *const *tags, uint64_t limit);
+
+/**
+ * ram_reset_save_hit_limit: whether the last save has failed because of
+ * ram_reset_save_within()
+ */
+bool ram_reset_save_hit_limit(void);
+
+/**
+ * ram_reset_memory_size: bytes that snapshots of these names have in memory
+ *
+ * @tags: ends with NULL
+ *
+ * Counts only snapshots that are in memory only: the VM states, and the pages
+ * in which their RAM differs from the baseline.  A page that several of them
+ * have counts once.  With the BQL held.
+ */
+uint64_t ram_reset_memory_size(const char *const *tags);
 
 /**
  * ram_reset_save_prepare: a save begins

@@ -119,6 +119,14 @@ bool ram_reset_has_point(uint64_t point);
 uint64_t ram_reset_own_pages(uint64_t point);
 
 /**
+ * ram_reset_points_size: bytes of the pages in which these points differ from
+ * the baseline, a page that several of them have counted once
+ *
+ * @numbers: of uint64_t; points that have been dropped count for nothing
+ */
+uint64_t ram_reset_points_size(const GArray *numbers);
+
+/**
  * ram_reset_query_point: count the pages of a point that is there
  *
  * @info: @own_pages, @shared_pages and @differing_pages are set

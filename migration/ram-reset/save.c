@@ -25,6 +25,7 @@
 #include "migration/qemu-file.h"
 #include "migration/ram-reset/baseline.h"
 #include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/memory-size.h"
 #include "migration/ram-reset/overwrite.h"
 #include "migration/ram-reset/page-store.h"
 #include "migration/ram-reset/qcow2.h"
@@ -36,7 +37,18 @@
 #include "migration/ram-reset/vmstate/memory.h"
 #include "migration/ram-reset/vmstate/page-places.h"
 
+/* The wishes of a caller; BQL */
+typedef struct SaveRequest {
+    bool has_kind;
+    RamResetSaveKind kind;
+    const char *const *tags;    /* that together may have ... */
+    uint64_t limit;             /* ... bytes in memory; 0: any number */
+} SaveRequest;
+
 static struct {
+    SaveRequest next;           /* of the next save_snapshot(); BQL */
+    SaveRequest request;        /* of the current one; BQL */
+    bool hit_limit;             /* why the last save has failed; BQL */
     /* The saving thread; written before ram_reset_flags.saving is set */
     QemuThread thread;
     /* Position of the last RAM footer in the last VM state, in bytes; BQL */
@@ -67,6 +79,23 @@ static bool check_disks(bool has_devices, strList *devices, Error **errp)
     return false;
 }
 
+void ram_reset_save_as(RamResetSaveKind kind)
+{
+    save.next.has_kind = true;
+    save.next.kind = kind;
+}
+
+void ram_reset_save_within(const char *const *tags, uint64_t limit)
+{
+    save.next.tags = tags;
+    save.next.limit = limit;
+}
+
+bool ram_reset_save_hit_limit(void)
+{
+    return save.hit_limit;
+}
+
 bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
 {
     const char *blocker = ram_reset_mapped_ram_blocker();
@@ -75,7 +104,9 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
         error_setg(errp, "No snapshot can be saved: %s", blocker);
         return false;
     }
-    save.in_memory = ram_reset_save_kind() == RAM_RESET_SAVE_KIND_MEMORY;
+    save.in_memory = (save.request.has_kind ? save.request.kind
+                                            : ram_reset_save_kind()) ==
+                     RAM_RESET_SAVE_KIND_MEMORY;
     if (save.in_memory && !ram_reset_rewind_wanted()) {
         error_setg(errp, "save-kind=memory needs an object with rewind=on");
         return false;
@@ -258,8 +289,27 @@ static bool check_disk(BlockDriverState *bs, bool has_devices,
     return true;
 }
 
+/* The save takes the place of snapshots called @name */
+static bool fits_in_limit(const char *name, Error **errp)
+{
+    const SaveRequest *r = &save.request;
+    uint64_t size;
+
+    if (!r->limit) {
+        return true;
+    }
+    size = save.vmstate->len +
+           ram_reset_memory_size_with(r->tags, name, save.point);
+    save.hit_limit = size > r->limit;
+    if (save.hit_limit) {
+        error_setg(errp, "Snapshots in memory would have %" PRIu64 " bytes, "
+                   "the limit is %" PRIu64, size, r->limit);
+    }
+    return !save.hit_limit;
+}
+
 /* Before an old snapshot of the name is deleted, so that a failure loses none */
-static bool take_memory(Error **errp)
+static bool take_memory(const char *name, Error **errp)
 {
     if (save.ram_end <= 0) {
         error_setg(errp, "The snapshot cannot be saved in memory: its VM state "
@@ -273,7 +323,8 @@ static bool take_memory(Error **errp)
         ram_reset_snapshots_trim();
         save.point = ram_reset_baseline_of_memory(errp);
     }
-    return save.point && ram_reset_pin_point(save.point, errp);
+    return save.point && ram_reset_pin_point(save.point, errp) &&
+           fits_in_limit(name, errp);
 }
 
 static bool save_complete(BlockDriverState *bs, const char *name,
@@ -285,7 +336,7 @@ static bool save_complete(BlockDriverState *bs, const char *name,
         ram_reset_save_undo(name, has_devices, devices);
         return false;
     }
-    if (save.in_memory && !take_memory(errp)) {
+    if (save.in_memory && !take_memory(name, errp)) {
         ram_reset_save_undo(name, has_devices, devices);
         return false;
     }
@@ -332,6 +383,9 @@ bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
     GPtrArray *disks;
     bool ok;
 
+    save.request = save.next;
+    save.next = (SaveRequest) { 0 };
+    save.hit_limit = false;
     if (runstate_is_running()) {
         pause_all_vcpus();
     }

@@ -108,14 +108,20 @@ static gint compare_last_use(gconstpointer a, gconstpointer b, gpointer opaque)
     return x->last_use < y->last_use ? 1 : -1;
 }
 
+GList *ram_reset_snapshots(void)
+{
+    GList *all = snapshots.by_key ? g_hash_table_get_values(snapshots.by_key)
+                                  : NULL;
+
+    /* QEMU 10.2 forbids g_list_sort() */
+    return g_list_sort_with_data(all, compare_last_use, NULL);
+}
+
 RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
 {
     RamResetKnownSnapshotList *head = NULL, **tail = &head;
-    g_autoptr(GList) all = snapshots.by_key
-                           ? g_hash_table_get_values(snapshots.by_key) : NULL;
+    g_autoptr(GList) all = ram_reset_snapshots();
 
-    /* QEMU 10.2 forbids g_list_sort() */
-    all = g_list_sort_with_data(all, compare_last_use, NULL);
     for (GList *l = all; l; l = l->next) {
         const RamResetSnapshot *s = l->data;
         RamResetKnownSnapshot *info;

@@ -123,6 +123,13 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
                                           const QEMUSnapshotInfo *sn);
 
 /**
+ * ram_reset_snapshots: all objects, the one used last first
+ *
+ * Returns: a list, owned by the caller, of borrowed references
+ */
+GList *ram_reset_snapshots(void);
+
+/**
  * ram_reset_query_snapshots: the snapshots with a point, the one used last
  * first; owned by the caller
  */

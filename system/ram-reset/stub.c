@@ -76,6 +76,7 @@ STUB(bool ram_reset_point_fits(uint64_t point), false)
 STUB(bool ram_reset_copy_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_has_point(uint64_t point), false)
 STUB(uint64_t ram_reset_own_pages(uint64_t point), 0)
+STUB(uint64_t ram_reset_points_size(const GArray *numbers), 0)
 STUB_VOID(void ram_reset_query_point(uint64_t point,
                                      RamResetKnownSnapshot *info))
 STUB_VOID(void ram_reset_drop_point(uint64_t point))

@@ -14,7 +14,7 @@ REGION_SIZE = MIB
 # As in include/hw/misc/snapctl-regs.h: commands, statuses, and errors
 SAVE, LOAD = 1, 2
 PENDING, SAVED, LOADED, REFUSED, FAILED = 1, 2, 3, 4, 5
-DENIED, EMPTY = 2, 4
+DENIED, EMPTY, HOST, LIMIT = 2, 4, 7, 8
 A, B = 0, 1                     # slots
 LOOP = START + 40 * MIB, 64     # for snap-loop: an address and pages
 PAIRS = START + 44 * MIB, 64    # for hammer

@@ -133,9 +133,24 @@ static void check_tree(const PageModel *m, unsigned i, const unsigned *holders)
             model_own += holders[id] == 1;
         }
     }
-    page_tree_count(m->trees[i], &shared, &own);
+    page_tree_count(m->trees[i], NULL, &shared, &own);
     g_assert_cmpuint(shared, ==, model_shared);
     g_assert_cmpuint(own, ==, model_own);
+}
+
+/* All trees together have each stored page, but count it once */
+static uint64_t count_together(const PageModel *m)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+    uint64_t nr = 0, shared, own;
+
+    for (unsigned i = 0; i < MAX_TREES; i++) {
+        if (m->trees[i]) {
+            page_tree_count(m->trees[i], seen, &shared, &own);
+            nr += shared + own;
+        }
+    }
+    return nr;
 }
 
 void page_model_check(const PageModel *m)
@@ -154,4 +169,5 @@ void page_model_check(const PageModel *m)
         stored += holders[id] > 0;
     }
     g_assert_cmpuint(page_pool_pages(m->pool), ==, stored);
+    g_assert_cmpuint(count_together(m), ==, stored);
 }

@@ -152,7 +152,7 @@ static void test_sharing(void)
     was = page_pool_bytes(m->pool);
     page_model_copy(m, 0, 3);
     g_assert_cmpuint(page_pool_bytes(m->pool), ==, was + tree);
-    page_tree_count(m->trees[3], &shared, &own);
+    page_tree_count(m->trees[3], NULL, &shared, &own);
     g_assert_cmpuint(shared, ==, MAX_PAGES / 10);
     g_assert_cmpuint(own, ==, 0);
     /* The same content is no change */

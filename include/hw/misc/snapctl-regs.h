@@ -64,5 +64,6 @@
 #define SNAPCTL_ERROR_TOO_SOON      5
 #define SNAPCTL_ERROR_BUSY          6
 #define SNAPCTL_ERROR_HOST          7
+#define SNAPCTL_ERROR_LIMIT         8
 
 #endif

@@ -359,34 +359,37 @@ uint64_t page_tree_count_diff(const PageTree *a, const PageTree *b)
     return tree_diff(a, b, NULL);
 }
 
-/* @shared: whether a table above is */
+/* @shared: whether a table above is; @seen: NULL to count all */
 static void node_count(const PagePool *pool, const PageNode *node,
-                       unsigned level, bool shared, uint64_t counts[2])
+                       unsigned level, bool shared, GHashTable *seen,
+                       uint64_t counts[2])
 {
-    if (!node) {
+    if (!node ||
+        (seen && node->count > 1 && !g_hash_table_add(seen, (void *)node))) {
         return;
     }
     shared |= node->count > 1;
-    if (level) {
-        for (unsigned i = 0; i < INNER_NODES; i++) {
-            node_count(pool, node->nodes[i], level - 1, shared, counts);
-        }
-        return;
+    for (unsigned i = 0; level && i < INNER_NODES; i++) {
+        node_count(pool, node->nodes[i], level - 1, shared, seen, counts);
     }
-    for (unsigned i = 0; i < LEAF_REFS; i++) {
+    for (unsigned i = 0; !level && i < LEAF_REFS; i++) {
         PageRef ref = node->refs[i];
+        bool many = page_ref_stored(ref) && page_pool_refs(pool, ref) > 1;
 
-        if (page_ref_stored(ref)) {
-            counts[shared || page_pool_refs(pool, ref) > 1]++;
+        if (page_ref_stored(ref) &&
+            (!many || !seen ||
+             g_hash_table_add(seen, (void *)page_pool_page(pool, ref)))) {
+            counts[shared || many]++;
         }
     }
 }
 
-void page_tree_count(const PageTree *t, uint64_t *shared, uint64_t *own)
+void page_tree_count(const PageTree *t, GHashTable *seen, uint64_t *shared,
+                     uint64_t *own)
 {
     uint64_t counts[2] = { 0 };
 
-    node_count(t->pool, t->root, t->height, false, counts);
+    node_count(t->pool, t->root, t->height, false, seen, counts);
     *own = counts[false];
     *shared = counts[true];
 }

@@ -7,6 +7,7 @@
 #ifndef RAM_RESET_BLOCK_PAGE_TREE_H
 #define RAM_RESET_BLOCK_PAGE_TREE_H
 
+#include <glib.h>
 #include "system/ram-reset/block/page-pool.h"
 
 /*
@@ -71,7 +72,12 @@ uint64_t page_tree_count_diff(const PageTree *a, const PageTree *b);
  * Count the stored pages of @t.  @shared: pages that another tree, the caller,
  * or another page of @t refers to as well; @own: all others, which
  * page_tree_free() would release.  Takes time for all tables of @t.
+ *
+ * @seen: a direct hash table, empty before the first of several calls: pages
+ * that an earlier call has counted do not count again, so that the sums are of
+ * all these trees.  No tree may change between the calls.  NULL: only @t counts.
  */
-void page_tree_count(const PageTree *t, uint64_t *shared, uint64_t *own);
+void page_tree_count(const PageTree *t, GHashTable *seen, uint64_t *shared,
+                     uint64_t *own);
 
 #endif

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include "system/ram-reset-rewind.h"
 #include "system/ram-reset/rewind/baseline.h"
 #include "system/ram-reset/rewind/points.h"
 
@@ -166,4 +167,22 @@ uint64_t points_size(void)
 uint64_t points_tables(void)
 {
     return points.pool ? page_pool_bytes(points.pool) - points_size() : 0;
+}
+
+uint64_t ram_reset_points_size(const GArray *numbers)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+    uint64_t pages = 0, shared, own;
+
+    for (unsigned i = 0; i < numbers->len; i++) {
+        const RewindPoint *p = points_find(g_array_index(numbers, uint64_t, i));
+
+        for (unsigned j = 0; p && j < p->nr; j++) {
+            if (p->trees[j]) {
+                page_tree_count(p->trees[j], seen, &shared, &own);
+                pages += shared + own;
+            }
+        }
+    }
+    return pages * points.page_size;
 }

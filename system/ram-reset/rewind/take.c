@@ -279,7 +279,7 @@ static void count_pages(const RewindPoint *p, uint64_t *shared, uint64_t *own)
         uint64_t shared_here, own_here;
 
         if (p->trees[i]) {
-            page_tree_count(p->trees[i], &shared_here, &own_here);
+            page_tree_count(p->trees[i], NULL, &shared_here, &own_here);
             *shared += shared_here;
             *own += own_here;
         }

@@ -159,7 +159,8 @@ static void test_min_interval(void)
 static void test_query(void)
 {
     Snapctl s = snapctl_start(REGION "-device snapctl,id=snap0,allow=save,"
-                              "slots=x.y,min-interval=3,memdev=region");
+                              "slots=x.y,min-interval=3,memdev=region,"
+                              "memory-limit=3M");
     g_autoptr(QDict) info = snapctl_query(&s);
     g_autofree char *hmp = NULL;
 
@@ -167,6 +168,9 @@ static void test_query(void)
     g_assert_cmpstr(qdict_get_str(info, "qom-path"), ==,
                     "/machine/peripheral/snap0");
     g_assert_cmpstr(qdict_get_str(info, "allow"), ==, "save");
+    g_assert_cmpstr(qdict_get_str(info, "save-kind"), ==, "image");
+    g_assert_cmpint(qdict_get_int(info, "memory"), ==, 0);
+    g_assert_cmpint(qdict_get_int(info, "memory-limit"), ==, 3 << 20);
     g_assert_cmpint(qdict_get_int(info, "min-interval"), ==, 3);
     g_assert_cmpint(qdict_get_int(info, "region-size"), ==, REGION_SIZE);
     g_assert_false(qdict_get_bool(info, "pending"));
@@ -175,6 +179,7 @@ static void test_query(void)
     hmp = qtest_hmp(s.vm->qts, "info snapctl");
     g_assert_nonnull(strstr(hmp, "slot 0: snapshot 'x.y'"));
     g_assert_nonnull(strstr(hmp, "allow save"));
+    g_assert_nonnull(strstr(hmp, "saves go to the image, limit 3072 KiB"));
     g_assert_nonnull(strstr(hmp, "1 save(s), 0 load(s)"));
     g_assert_nonnull(strstr(hmp, "last: save of slot 0, 'x.y'"));
     snapctl_end(&s);
@@ -210,6 +215,8 @@ static void test_bad_options(void)
     assert_no_start("-device snapctl,slots=a:17", "name '17' of slot 1",
                     "not a number");
     assert_no_start("-device snapctl,allow=all", "allow", "all");
+    assert_no_start("-device snapctl,save-kind=template", "save-kind",
+                    "template");
     assert_no_start("-device snapctl,memdev=nope", "nope", "not found");
     assert_no_start("-object memory-backend-ram,id=odd,size=12k "
                     "-device snapctl,memdev=odd", "memdev=odd",
