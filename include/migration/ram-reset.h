@@ -223,6 +223,12 @@ bool ram_reset_do_save(const char *name, bool overwrite, const char *vmstate,
                        bool has_devices, strList *devices, Error **errp);
 
 /**
+ * ram_reset_kind_of_save: @kind if @has_kind, otherwise the property save-kind of
+ * the objects
+ */
+RamResetSaveKind ram_reset_kind_of_save(bool has_kind, RamResetSaveKind kind);
+
+/**
  * ram_reset_save_as: let the next save_snapshot() use @kind in place of the
  * property save-kind of the objects
  *

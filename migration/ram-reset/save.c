@@ -79,6 +79,11 @@ static bool check_disks(bool has_devices, strList *devices, Error **errp)
     return false;
 }
 
+RamResetSaveKind ram_reset_kind_of_save(bool has_kind, RamResetSaveKind kind)
+{
+    return has_kind ? kind : ram_reset_save_kind();
+}
+
 void ram_reset_save_as(RamResetSaveKind kind)
 {
     save.next.has_kind = true;
@@ -104,8 +109,8 @@ bool ram_reset_save_prepare(bool has_devices, strList *devices, Error **errp)
         error_setg(errp, "No snapshot can be saved: %s", blocker);
         return false;
     }
-    save.in_memory = (save.request.has_kind ? save.request.kind
-                                            : ram_reset_save_kind()) ==
+    save.in_memory = ram_reset_kind_of_save(save.request.has_kind,
+                                            save.request.kind) ==
                      RAM_RESET_SAVE_KIND_MEMORY;
     if (save.in_memory && !ram_reset_rewind_wanted()) {
         error_setg(errp, "save-kind=memory needs an object with rewind=on");

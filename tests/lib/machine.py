@@ -271,13 +271,14 @@ class Machine:
             self.snapshot_job('snapshot-load', tag, node)
 
     def snapshot_job(self, command: str, tag: str, node: str = DISK,
-                     devices: Sequence[str] = ()) -> None:
+                     devices: Sequence[str] = (), **arguments) -> None:
         """@node has the VM state, and is the only one unless @devices says."""
         self._jobs += 1
         job = f'job{self._jobs}'
         where = {} if command == 'snapshot-delete' else {'vmstate': node}
         self.qmp(command, **{'job-id': job, 'tag': tag,
-                             'devices': [*devices] or [node], **where})
+                             'devices': [*devices] or [node], **where,
+                             **arguments})
         limit = Limit(self.timeout)
         while True:
             state, = (j for j in self.qmp('query-jobs') if j['id'] == job)

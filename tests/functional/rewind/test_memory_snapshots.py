@@ -51,6 +51,38 @@ def test_both_kinds(tmp_path, tracker, rng):
                 in snapshots(guest).items()} == kinds
 
 
+@pytest.mark.parametrize('default', ('image', 'memory'))
+def test_kind_of_one_save(tmp_path, default):
+    """An argument of snapshot-save; the property holds for all others."""
+    other, = {'image', 'memory'} - {default}
+    with Still(tmp_path, f',verify=on,save-kind={default}') as guest:
+        kinds = {'a': other, 'b': default, 'c': default, 'd': other}
+        for byte, (tag, kind) in enumerate(kinds.items(), 1):
+            guest.put(0, byte, 10)
+            if tag == 'b':
+                guest.snapshot_job('snapshot-save', tag)
+            elif tag == 'c':
+                guest.save(tag)
+            else:
+                guest.snapshot_job('snapshot-save', tag, kind=kind)
+        assert {t: s['kind'] for t, s in guest.known().items()} == kinds
+        assert {t: 'image' if size else 'memory'
+                for t, size in snapshots(guest).items()} == kinds
+        for byte, tag in enumerate(kinds, 1):
+            guest.load(tag)
+            assert guest.last_load()['rewound']
+            assert guest.qtest.read(START, 1)[0] == byte
+
+
+def test_kind_needs_rewind(tmp_path):
+    """A save that fails leaves its kind to no other."""
+    with Still(tmp_path, ',rewind=off') as guest:
+        with pytest.raises(MachineError, match='rewind=on'):
+            guest.snapshot_job('snapshot-save', 's', kind='memory')
+        guest.snapshot_job('snapshot-save', 's')
+        assert snapshots(guest)['s']
+
+
 def test_disk_goes_back_too(tmp_path, fast_accel):
     with boot(tmp_path, fast_accel, options=MEMORY) as guest:
         for pattern in 1, 2:
