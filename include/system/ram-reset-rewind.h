@@ -149,6 +149,34 @@ void ram_reset_drop_point(uint64_t point);
 bool ram_reset_pin_point(uint64_t point, Error **errp);
 
 /**
+ * ram_reset_unpin_point: an image has the RAM of this point now
+ */
+void ram_reset_unpin_point(uint64_t point);
+
+/**
+ * ram_reset_point_block: a RAM block as it was when the point was taken
+ *
+ * @nr: counts the blocks from 0 on
+ * @name: set to the name of the block, which lives as long as the point
+ * @pages: set to its number of target pages; 0 if the snapshot excludes it
+ *
+ * Returns: false if the point is not there, or has no such block
+ */
+bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
+                           uint64_t *pages);
+
+/**
+ * ram_reset_point_page: a page of a point that is there
+ *
+ * @content: set to a target page, valid until the BQL is released; NULL if the
+ *     page is zero
+ *
+ * Returns: false with @errp set if the page cannot be read
+ */
+bool ram_reset_point_page(uint64_t point, unsigned block, uint64_t page,
+                          const uint8_t **content, Error **errp);
+
+/**
  * ram_reset_point_fits: whether RAM has the blocks that it had when the point
  * was taken, so that ram_reset_copy_point() may be called
  */

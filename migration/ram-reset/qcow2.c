@@ -13,8 +13,7 @@
 #include "block/qcow2.h"
 #include "migration/ram-reset/qcow2.h"
 
-/* Returns the qcow2 image with the VM state of @bs; NULL if there is none */
-static BlockDriverState *GRAPH_RDLOCK find_image(BlockDriverState *bs)
+BlockDriverState *ram_reset_qcow2_image(BlockDriverState *bs)
 {
     while (bs && bs->drv && strcmp(bs->drv->format_name, "qcow2")) {
         bs = bdrv_primary_bs(bs);
@@ -26,7 +25,7 @@ int64_t ram_reset_qcow2_file_length(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     return bs ? bdrv_getlength(bs->file->bs) : -1;
 }
 
@@ -34,7 +33,7 @@ int64_t ram_reset_qcow2_list_position(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     return bs ? ((BDRVQcow2State *)bs->opaque)->snapshots_offset : -1;
 }
 
@@ -57,7 +56,7 @@ void ram_reset_qcow2_clear_vmstate(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     if (bs) {
         discard_vmstate(bs);
     }
@@ -78,7 +77,7 @@ void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length)
 
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     if (!bs || file_length < 0) {
         return;
     }

@@ -15,6 +15,13 @@
  */
 
 /**
+ * ram_reset_qcow2_image: the qcow2 image with the VM state of @bs
+ *
+ * Returns: a borrowed reference; NULL if there is none
+ */
+BlockDriverState *GRAPH_RDLOCK ram_reset_qcow2_image(BlockDriverState *bs);
+
+/**
  * ram_reset_qcow2_file_length: the length of the file of @bs
  *
  * Returns: the length in bytes; -1 if @bs is no qcow2 image

@@ -45,14 +45,20 @@ static void drop_devices(RamResetSnapshot *s)
     }
 }
 
-static void drop_rewind_state(RamResetSnapshot *s)
+static void drop_cache(RamResetSnapshot *s)
 {
     drop_devices(s);
-    ram_reset_drop_point(s->point);
-    s->point = 0;
-    s->was_rewound = s->sections_read = false;
+    s->sections_read = false;
     vmstate_cache_drop(&s->cache);
     g_clear_pointer(&s->sections, g_hash_table_unref);
+}
+
+static void drop_rewind_state(RamResetSnapshot *s)
+{
+    drop_cache(s);
+    ram_reset_drop_point(s->point);
+    s->point = 0;
+    s->was_rewound = false;
     g_clear_pointer(&s->map, g_array_unref);
 }
 
@@ -205,6 +211,59 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
     g_autofree char *key = make_key(bs, sn);
 
     return snapshots.by_key ? g_hash_table_lookup(snapshots.by_key, key) : NULL;
+}
+
+RamResetSnapshot *ram_reset_snapshot_find_in_memory(const char *tag)
+{
+    RamResetSnapshot *found = NULL;
+    GHashTableIter iter;
+    gpointer value;
+
+    if (!snapshots.by_key) {
+        return NULL;
+    }
+    g_hash_table_iter_init(&iter, snapshots.by_key);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        RamResetSnapshot *s = value;
+
+        if (s->vmstate && !strcmp(s->info.name, tag) && !has_vanished(s) &&
+            (!found || s->last_use > found->last_use)) {
+            found = s;
+        }
+    }
+    return found;
+}
+
+RamResetSnapshot *ram_reset_snapshot_find_point(uint64_t point)
+{
+    GHashTableIter iter;
+    gpointer value;
+
+    g_hash_table_iter_init(&iter, snapshots.by_key);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        if (((RamResetSnapshot *)value)->point == point) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+void ram_reset_snapshot_stored(RamResetSnapshot *s, uint64_t size,
+                               int64_t ram_end)
+{
+    BlockDriverState *bs = bdrv_find_node(s->node);
+
+    g_hash_table_steal(snapshots.by_key, s->key);
+    drop_cache(s);
+    ram_reset_unpin_point(s->point);
+    g_clear_pointer(&s->vmstate, g_bytes_unref);
+    g_clear_pointer(&s->digest, g_free);
+    g_clear_pointer(&s->summary, ram_reset_summary_free);
+    s->info.vm_state_size = size;
+    s->ram_end = ram_end;
+    g_free(s->key);
+    s->key = make_key(bs, &s->info);
+    g_hash_table_insert(snapshots.by_key, s->key, s);
 }
 
 bool ram_reset_snapshot_has_vmstate(BlockDriverState *bs,

@@ -32,6 +32,7 @@
  * A snapshot that is in memory only has, until it is deleted:
  * @vmstate: the VM state, with no page of RAM; NULL if an image has it
  * @digest: the checksum of RAM for verify=on; NULL if that was off
+ * @storing: a job stores it in the image (ram-reset/store.c)
  *
  * State for a rewind, which a snapshot has until its point is dropped:
  * @point: the number of the point with its RAM; it may have been dropped, see
@@ -57,6 +58,7 @@ typedef struct RamResetSnapshot {
 
     GBytes *vmstate;
     char *digest;
+    bool storing;
     uint64_t point;
     bool ignore_shared, was_rewound;
     VMStateCache cache;
@@ -128,6 +130,32 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
  * Returns: a list, owned by the caller, of borrowed references
  */
 GList *ram_reset_snapshots(void);
+
+/**
+ * ram_reset_snapshot_find_in_memory: the snapshot @tag that is in memory only
+ *
+ * Returns: a borrowed reference to the one used last, which does not count as
+ *     use; NULL if there is none
+ */
+RamResetSnapshot *ram_reset_snapshot_find_in_memory(const char *tag);
+
+/**
+ * ram_reset_snapshot_find_point: the snapshot with the point of this number
+ *
+ * Returns: a borrowed reference, which does not count as use; NULL if there is
+ *     none
+ */
+RamResetSnapshot *ram_reset_snapshot_find_point(uint64_t point);
+
+/**
+ * ram_reset_snapshot_stored: the image has the VM state of @s, which was in
+ * memory only
+ *
+ * @size: its bytes
+ * @ram_end: as in RamResetSnapshot
+ */
+void ram_reset_snapshot_stored(RamResetSnapshot *s, uint64_t size,
+                               int64_t ram_end);
 
 /**
  * ram_reset_query_snapshots: the snapshots with a point, the one used last

@@ -149,6 +149,17 @@ void points_pin(uint64_t number)
     p->pinned = true;
 }
 
+void points_unpin(uint64_t number)
+{
+    RewindPoint *p =
+        points.all ? g_hash_table_lookup(points.all, &number) : NULL;
+
+    if (p) {
+        points.pinned -= p->pinned;
+        p->pinned = false;
+    }
+}
+
 bool points_are_pinned(void)
 {
     return points.pinned;

@@ -74,6 +74,9 @@ bool points_has_others(uint64_t number);
 /* Pin the point with this number, which exists, until it is dropped */
 void points_pin(uint64_t number);
 
+/* The opposite, for the point with this number, if it is there */
+void points_unpin(uint64_t number);
+
 /* Whether any point is pinned, so that the baseline must stay */
 bool points_are_pinned(void);
 

@@ -1,0 +1,49 @@
+/*
+ * RAM reset: read the pages of a point
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/bitops.h"
+#include "exec/target_page.h"
+#include "system/ram-reset-rewind.h"
+#include "system/ram-reset/rewind/baseline.h"
+#include "system/ram-reset/rewind/internal.h"
+#include "system/ram-reset/rewind/points.h"
+
+bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
+                           uint64_t *pages)
+{
+    const BaselineBlock *base;
+
+    if (!points_find(point) || nr >= rewind_state.blocks->len) {
+        return false;
+    }
+    base = &g_array_index(rewind_state.blocks, BaselineBlock, nr);
+    *name = base->name;
+    *pages = base->copy ? base->len / qemu_target_page_size() : 0;
+    return true;
+}
+
+bool ram_reset_point_page(uint64_t point, unsigned block, uint64_t page,
+                          const uint8_t **content, Error **errp)
+{
+    const BaselineBlock *base = &g_array_index(rewind_state.blocks,
+                                               BaselineBlock, block);
+    PageRef ref = page_tree_get(points_find(point)->trees[block], page);
+
+    *content = NULL;
+    if (page_ref_stored(ref)) {
+        *content = page_pool_page(points_pool(), ref);
+    } else if (ref == PAGE_AS_BASE &&
+               test_bit(page, ram_copy_stored(base->copy))) {
+        *content = ram_copy_bytes(base->copy) + page * qemu_target_page_size();
+    }
+    return true;
+}
+
+void ram_reset_unpin_point(uint64_t point)
+{
+    points_unpin(point);
+}
