@@ -182,8 +182,9 @@ static int coroutine_fn store_run(Job *job, Error **errp)
         error_prepend(&s->err, "Snapshot '%s' could not be stored, and is in "
                       "memory as before: ", s->sn.name);
         error_propagate(errp, g_steal_pointer(&s->err));
+        return -EIO;
     }
-    return ok ? 0 : -EIO;
+    return ok ? 0 : -ECANCELED;
 }
 
 static void store_job_free(Job *job)
