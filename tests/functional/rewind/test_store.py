@@ -137,6 +137,25 @@ def test_all_else_goes_on(tmp_path, rng):
         assert guest.ram_image() == image
 
 
+def test_baseline_in_an_image(tmp_path):
+    """Pages that QEMU has not read yet are read from another snapshot."""
+    with Still(tmp_path) as guest:
+        guest.put(0, 1, 600)
+        guest.save('first')
+    with Still(tmp_path, MEMORY, loadvm='first') as guest:
+        guest.put(300, 2, 10)
+        guest.save('s')
+        image = guest.ram_image()
+        guest.put(0, 3, 600)
+        store(guest, 's')
+        guest.load('s')
+        assert guest.ram_image() == image
+        disk = guest.disk
+    check(disk)
+    with Still(tmp_path, ',verify=on', loadvm='s') as guest:
+        assert guest.ram_image() == image
+
+
 def test_running_guest(tmp_path, fast_accel):
     with boot(tmp_path, fast_accel, options=MEMORY) as guest:
         guest.start_loop(START, 256, 16)
