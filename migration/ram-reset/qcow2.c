@@ -137,7 +137,7 @@ Qcow2Places *ram_reset_qcow2_find_vmstate(BlockDriverState *bs, int64_t end)
 
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     if (!bs || bs->encrypted) {
         return NULL;
     }
@@ -164,7 +164,7 @@ int ram_reset_qcow2_read(BlockDriverState *bs, const Qcow2Places *p, int64_t at,
 
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     if (!bs) {
         return -ENOMEDIUM;
     }
@@ -195,6 +195,6 @@ const char *ram_reset_qcow2_node(BlockDriverState *bs)
 {
     GRAPH_RDLOCK_GUARD_MAINLOOP();
 
-    bs = find_image(bs);
+    bs = ram_reset_qcow2_image(bs);
     return bs ? bdrv_get_node_name(bs) : NULL;
 }
