@@ -44,7 +44,7 @@ OPERATIONS = (
 )
 IDS = ['-'.join(o[:3]).replace(' ', '-') for o in OPERATIONS]
 TIMES = 30 if LONG else rounds(3, 1)
-MOST, STEP = 2000, 1 if LONG else rounds(7, 17)
+MOST, STEP = 2000, 1 if LONG else rounds(13, 60)
 
 
 @pytest.fixture

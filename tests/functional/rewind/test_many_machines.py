@@ -7,8 +7,6 @@ A snapshot of another machine is refused, and nothing is lost by that.
 
 # Takes: 15 s
 
-import itertools
-
 import pytest
 
 from lib import products
@@ -24,7 +22,6 @@ from lib.walking import (DIMM, DIMM_CONTROL, DIMM_EJECT, DIMM_SELECT, PCI_BUS,
                          PCI_EJECT, SLOT)
 
 KINDS = 'image', 'memory'
-BOTH = tuple(itertools.product(KINDS, KINDS))
 CMOS, BYTE = 0x70, 0x71
 TIMES = rounds(4, 2)
 ROOM = '-m', 'slots=2,maxmem=1G'
@@ -170,7 +167,9 @@ def test_device_is_plugged(tmp_path, ram):
         states.check()
 
 
-@pytest.mark.parametrize('first,second', BOTH)
+@pytest.mark.parametrize('second', KINDS)
+@pytest.mark.parametrize('first', KINDS)
+@pytest.mark.each_value
 def test_several_blocks(tmp_path, first, second):
     """Each of them differs in some pages."""
     blocks = [f'-object memory-backend-memfd,id=more{n},size=2M,share=on '
@@ -198,7 +197,9 @@ def test_several_blocks(tmp_path, first, second):
                         data.ljust(SIZE, b'\0')
 
 
-@pytest.mark.parametrize('first,second', BOTH)
+@pytest.mark.parametrize('second', KINDS)
+@pytest.mark.parametrize('first', KINDS)
+@pytest.mark.each_value
 def test_ignored_block(tmp_path, first, second):
     """x-ignore-shared: it is no part of the snapshots, and stays as it is."""
     shared = tmp_path / 'shared'
@@ -243,7 +244,9 @@ def test_memory_that_is_locked(tmp_path):
                 bytes([value]) * 10 * PAGE + bytes(PAGE)
 
 
-@pytest.mark.parametrize('first,second', BOTH)
+@pytest.mark.parametrize('second', KINDS)
+@pytest.mark.parametrize('first', KINDS)
+@pytest.mark.each_value
 def test_video_memory(tmp_path, first, second):
     """The kernel watches it."""
     with Still(tmp_path, ',verify=on', args=(*VGA.args,)) as guest:
@@ -264,7 +267,9 @@ def test_video_memory(tmp_path, first, second):
                 assert VGA.last(guest)['dirty-pages'] <= MIB // PAGE + 1
 
 
-@pytest.mark.parametrize('first,second', BOTH)
+@pytest.mark.parametrize('second', KINDS)
+@pytest.mark.parametrize('first', KINDS)
+@pytest.mark.each_value
 def test_devices(tmp_path, first, second):
     """Also if one did not change since its last load, and differs."""
     with Still(tmp_path, ',verify=on') as guest:
@@ -286,7 +291,9 @@ def test_devices(tmp_path, first, second):
                 assert int(guest.qtest.ask('inb 0x21'), 0) == value
 
 
-@pytest.mark.parametrize('first,second', BOTH)
+@pytest.mark.parametrize('second', KINDS)
+@pytest.mark.parametrize('first', KINDS)
+@pytest.mark.each_value
 def test_balloon(tmp_path, first, second):
     """Pages that one has and the other has given to the host."""
     balloon = Balloon(RAM_SIZE - SCRATCH)
@@ -311,7 +318,8 @@ def test_balloon(tmp_path, first, second):
 
 @pytest.mark.parametrize('accel', ('kvm', 'tcg,thread=multi',
                                    'tcg,thread=single'))
-@pytest.mark.parametrize('first,second', BOTH)
+@pytest.mark.parametrize('second', KINDS)
+@pytest.mark.parametrize('first', KINDS)
 @pytest.mark.each_value
 def test_code(tmp_path, accel, first, second):
     """A page has other code in each, which nobody has written since."""
