@@ -4,7 +4,7 @@
 import lzma
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -41,6 +41,9 @@ IO_MODULES = (
     'drivers/ata/libata', 'drivers/ata/libahci', 'drivers/ata/ahci',
     'net/core/failover', 'drivers/net/net_failover', 'drivers/net/virtio_net',
     'drivers/char/hw_random/virtio-rng', 'drivers/virtio/virtio_balloon')
+VSOCK_MODULES = ('net/vmw_vsock/vsock',
+                 'net/vmw_vsock/vmw_vsock_virtio_transport_common',
+                 'net/vmw_vsock/vmw_vsock_virtio_transport')
 FULL_MODULES = (
     'fs/netfs/netfs', 'net/9p/9pnet', 'net/9p/9pnet_virtio', 'fs/9p/9p',
     'drivers/usb/common/usb-common', 'drivers/usb/core/usbcore',
@@ -68,6 +71,7 @@ VHOST_USER_BLK = _setting(
 FIRMWARE = _setting('RAM_RESET_FIRMWARE', BUILD / 'firmware')
 GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
 FULL = BUILD / 'guest-full'
+E2FS = BUILD / 'guest-e2fs'
 PRODUCTS = BUILD / 'guest'
 
 
@@ -192,12 +196,21 @@ def snapctl_programs() -> list[Path]:
                  flags=flags)]
 
 
-def _archive(product: Path, programs: Sequence[Path], modules: Sequence[Path]
-             ) -> Path:
+def _tree_entries(root: Path) -> Iterator[bytes]:
+    """All that is below @root, as it is there."""
+    for path in sorted(root.rglob('*')):
+        name = str(path.relative_to(root))
+        yield cpio_entry(name, 0o40755) if path.is_dir() else \
+            cpio_entry(name, 0o100755, path.read_bytes())
+
+
+def _archive(product: Path, programs: Sequence[Path], modules: Sequence[Path],
+             tree: Path | None = None) -> Path:
     busybox = GUEST / 'busybox'
     init = SOURCE / 'init'
-    require(busybox)
-    if _outdated(product, busybox, *programs, init, *modules, Path(__file__)):
+    require(busybox, *([tree] if tree else []))
+    if _outdated(product, busybox, *programs, init, *modules, Path(__file__),
+                 *([tree] if tree else [])):
         _replace(product, b''.join((
             cpio_entry('bin', 0o40755, b''),
             cpio_entry('bin/busybox', 0o100755, busybox.read_bytes()),
@@ -206,6 +219,7 @@ def _archive(product: Path, programs: Sequence[Path], modules: Sequence[Path]
             cpio_entry('init', 0o100755, init.read_bytes()),
             cpio_entry('lib', 0o40755, b''),
             *(_module_entry(module) for module in modules),
+            *(_tree_entries(tree) if tree else ()),
             cpio_entry('TRAILER!!!', 0, b''))))
     return product
 
@@ -218,16 +232,24 @@ def initramfs() -> Path:
                      *snapctl_programs()], [_module(name) for name in MODULES])
 
 
-def _io_programs() -> list[Path]:
+def _io_programs(*names: str) -> list[Path]:
     return [_compile(PRODUCTS / name, [SOURCE / f'{name}.c'],
                      flags=[*HOSTED, '-std=gnu11'])
-            for name in ('churn', 'chatter')]
+            for name in names or ('churn', 'chatter')]
 
 
 def io_initramfs() -> Path:
     """For a guest whose devices are all at work."""
     return _archive(PRODUCTS / 'io-initramfs.cpio', _io_programs(),
                     [_module(name) for name in IO_MODULES])
+
+
+def trust_initramfs() -> Path:
+    """For a guest that checks its disks and file systems, and is talked to."""
+    return _archive(PRODUCTS / 'trust-initramfs.cpio',
+                    _io_programs('ledger', 'agent'),
+                    [_module(name) for name in (*IO_MODULES, *VSOCK_MODULES)],
+                    E2FS)
 
 
 def full_kernel() -> Path:

@@ -96,7 +96,8 @@ class Churning(Linux):
 
     def churned(self) -> dict[str, tuple[int, int]]:
         """Requests of each disk that have ended, comparisons of all of it."""
-        said = self.run('cd /run; for f in churn.*; do echo $f $(cat $f); done')
+        said = self.run('cd /run; for f in churn.*; do read -r line <$f; '
+                        'echo $f $line; done')
         result = {}
         for line in said.splitlines():
             name, done, compared, *bad = line.split()
