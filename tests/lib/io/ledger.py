@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A Linux guest that writes with fsync, and knows in RAM what it has written."""
+"""A Linux guest that writes with fsync, and has a record of it in RAM."""
 
 import random
 import time
@@ -96,7 +96,8 @@ class Ledger(Churning):
         pids = ' '.join(f'$churn_{name}' for name in self.disks)
         self.run(f'kill {pids}')
         for name in self.disks:
-            self.run(f'wait $churn_{name} || {{ cat /run/churn.{name}; false; }}')
+            self.run(f'wait $churn_{name} || '
+                     f'{{ cat /run/churn.{name}; false; }}')
         for name, device in self.file_systems().items():
             self.run(f'umount /mnt/{name} && /sbin/e2fsck -fn {device}')
         self.run("! dmesg | grep -E 'EXT4-fs (error|warning)|I/O error|BUG|"
