@@ -9,7 +9,7 @@ RAM_RESET_LOADS=N has each of the tests load N times: docs/system/
 ram-reset-trust.rst has the counts for 1,000.
 """
 
-# Takes: 60 s
+# Takes: 40 s
 
 import os
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from lib.io.guest import BOOTED, WrongContent, copy_disks
 from lib.io.ledger import CACHES, Ledger, Traveller
 from lib.machine import run_quietly
 
-LOADS = int(os.environ.get('RAM_RESET_LOADS') or rounds(30, 6))
+LOADS = int(os.environ.get('RAM_RESET_LOADS') or rounds(20, 6))
 CHECK_EVERY = 20
 MANY = 60           # rounds in which each file is likely to be written to
 SHIFTS = range(len(CACHES))
