@@ -24,7 +24,7 @@ from lib.machine import DISK, MIB, MachineError, run_quietly
 from lib.patience import Limit
 
 DEVICE = '-d hd0'               # for qemu-io
-SIZE = 48                       # MiB of the disk that are used
+SIZE, STEP = 48, 8              # MiB of the disk that are used, and of a write
 A, B, NOW, LATER = 1, 2, 3, 4
 RAM_AREA = 4 * MIB, 64 * 1024
 COPY_RATE = SIZE * MIB // 3     # bytes in a second, to be in time to stop it
@@ -41,8 +41,8 @@ class Guest(Driven):
 
     def write(self, number: int) -> None:
         memset(self, *RAM_AREA, number)
-        for at in range(SIZE):
-            disk_io(self, DEVICE, f'write -P {number} {at}M 1M')
+        for at in range(0, SIZE, STEP):
+            disk_io(self, DEVICE, f'write -P {number} {at}M {STEP}M')
         self.hmp(f'qemu-io {DEVICE} flush')
         self.qtest.ask('clock_step 1000000')
 
@@ -52,8 +52,7 @@ class Guest(Driven):
         found = set(self.ram_image()[start:start + size])
         assert len(found) == 1
         number, = found
-        for at in range(SIZE):
-            assert disk_io(self, DEVICE, f'read -P {number} {at}M 1M')
+        assert disk_io(self, DEVICE, f'read -P {number} 0 {SIZE}M')
         return number
 
 
