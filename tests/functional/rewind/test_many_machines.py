@@ -173,7 +173,7 @@ def test_device_is_plugged(tmp_path, ram):
 def test_several_blocks(tmp_path, first, second):
     """Each of them differs in some pages."""
     blocks = [f'-object memory-backend-memfd,id=more{n},size=2M,share=on '
-              f'-device pc-dimm,id=dimm{n},memdev=more{n},addr={DIMM + n * SIZE}'
+              f'-device pc-dimm,memdev=more{n},addr={DIMM + n * SIZE}'
               for n in range(2)]
     with Still(tmp_path, ',verify=on', args=(
             *ROOM, *' '.join(blocks).split())) as guest:

@@ -19,7 +19,8 @@ from lib.walking import RAM_SIZE, Walker, steps
 
 STEPS = steps(400, 100)
 # Room for all, for some of those in an image, and for few
-LIMITS = {'all': ',rewind-limit=1G', 'some': f',rewind-limit={RAM_SIZE + 3 * MIB}',
+LIMITS = {'all': ',rewind-limit=1G',
+          'some': f',rewind-limit={RAM_SIZE + 3 * MIB}',
           'few': f',rewind-limit={RAM_SIZE // 2 + MIB // 2}'}
 
 
