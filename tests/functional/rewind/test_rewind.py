@@ -210,6 +210,7 @@ class Plaything:
         self._guest.load(tag)
         self._assert_is(self._saved[tag])
         assert not self._guest.last_load()['rewound']
+        self.counts['whole'] += 1
 
     def plug(self) -> None:
         if self._dimm:
