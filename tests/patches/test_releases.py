@@ -25,7 +25,8 @@ HERE = Path(__file__).parent
 # QEMU 10.0 cannot do this, or does it in another way
 DIFFERENT = (HERE / 'mapped_ram.py', HERE / 'code_dropped_without_load.py',
              ROOT / 'tests/functional/machine/test_translated_code.py')
-PROGRAMS = 'ram-reset-test', 'ram-reset-host-test', 'snapctl-test'
+PROGRAMS = ('ram-reset-test', 'ram-reset-cost-test', 'ram-reset-host-test',
+            'snapctl-test')
 # How scripts/prepare-tree says that there is no source to be had
 MISSING = re.compile(r'prepare-tree: (Debian no longer offers .*|'
                      r'apt could not fetch qemu=.*)')

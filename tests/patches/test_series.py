@@ -59,7 +59,7 @@ def test_make_check_has_time_for_ours_and_runs_one_alone():
             and re.search('/(ram-reset|snapctl)', t['name'])}
     assert {n for n, t in ours.items() if not t['is_parallel']} == \
         {'ram-reset-host-test'}
-    assert len(ours) == 3
+    assert len(ours) == 4
     assert all(t['timeout'] > 180 for t in ours.values())
 
 

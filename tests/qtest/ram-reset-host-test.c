@@ -18,7 +18,8 @@ int main(int argc, char **argv)
         return g_test_run();
     }
     add_hugepage_tests();
-    add_leak_tests();
+    add_leak_tests(true);
+    add_count_tests(true);
     add_timing_tests();
     return g_test_run();
 }

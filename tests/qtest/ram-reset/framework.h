@@ -25,6 +25,7 @@ const char *mem_name(MemKind kind);
 
 /* The size of pages that QEMU maps, in bytes */
 uint64_t mem_page_size(MemKind kind);
+bool mem_is_huge(MemKind kind);
 
 /* The reason why this host has no such memory; NULL if it has */
 const char *mem_missing(MemKind kind);
@@ -207,7 +208,8 @@ void add_machine_tests(void);
 
 /* Tests that count the host's hugepages, take most of them, or compare times */
 void add_hugepage_tests(void);
-void add_leak_tests(void);
+void add_leak_tests(bool with_hugepages);
 void add_timing_tests(void);
+void add_count_tests(bool with_hugepages);
 
 #endif

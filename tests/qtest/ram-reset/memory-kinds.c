@@ -31,6 +31,11 @@ uint64_t mem_page_size(MemKind kind)
     }
 }
 
+bool mem_is_huge(MemKind kind)
+{
+    return mem_page_size(kind) > 4 * KiB;
+}
+
 const char *mem_huge_dir(void)
 {
     static char *huge_dir;

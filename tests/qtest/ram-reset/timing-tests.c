@@ -341,6 +341,18 @@ static void test_second_start_is_faster(void)
 
 void add_timing_tests(void)
 {
+    qtest_add_func("ram-reset/timing/dirtied-memory-is-given-back",
+                   test_dirtied_memory_is_given_back);
+    qtest_add_func("ram-reset/timing/empty-shared-memory-stays-empty",
+                   test_empty_shared_memory_stays_empty);
+    qtest_add_func("ram-reset/timing/sparse-memory-is-discarded-as-fast",
+                   test_sparse_memory_is_discarded_as_fast);
+    qtest_add_func("ram-reset/timing/second-start-is-faster",
+                   test_second_start_is_faster);
+}
+
+void add_count_tests(bool with_hugepages)
+{
     /*
      * memset walks the pagemap, or a hugepage file without holes.  remap calls
      * prim_fresh_map() and prim_fresh_swap(), and gives advice.  hugefile
@@ -360,13 +372,10 @@ void add_timing_tests(void)
     static const MemKind kinds[] = {
         MEM_ANON, MEM_MEMFD, MEM_HUGETLB, MEM_HUGETLB_PRIVATE,
     };
-    static const unsigned runs[] = { 3, 100, 1100, 7300, 10000, 30000 };
+    /* ./test has the first three */
+    static const unsigned runs[] = { 3, 1100, 30000, 100, 7300, 10000 };
 
-    qtest_add_func("ram-reset/timing/dirtied-memory-is-given-back",
-                   test_dirtied_memory_is_given_back);
-    qtest_add_func("ram-reset/timing/empty-shared-memory-stays-empty",
-                   test_empty_shared_memory_stays_empty);
-    for (unsigned i = 0; i < G_N_ELEMENTS(runs); i++) {
+    for (unsigned i = 0; !with_hugepages && i < rounds(6, 3); i++) {
         g_autofree char *path =
             g_strdup_printf("ram-reset/timing/runs-are-read-once/%u", runs[i]);
 
@@ -378,18 +387,18 @@ void add_timing_tests(void)
             g_strdup_printf("ram-reset/timing/counters/%s/%s",
                             counts[i].strategy, mem_name(counts[i].kind));
 
-        qtest_add_data_func(path, &counts[i], test_counters);
+        if (mem_is_huge(counts[i].kind) == with_hugepages) {
+            qtest_add_data_func(path, &counts[i], test_counters);
+        }
     }
-    qtest_add_func("ram-reset/timing/sparse-memory-is-discarded-as-fast",
-                   test_sparse_memory_is_discarded_as_fast);
-    qtest_add_func("ram-reset/timing/second-start-is-faster",
-                   test_second_start_is_faster);
     for (unsigned i = 0; i < G_N_ELEMENTS(kinds); i++) {
         g_autofree char *path =
             g_strdup_printf("ram-reset/timing/clearing-does-not-allocate/%s",
                             mem_name(kinds[i]));
 
-        qtest_add_data_func(path, GINT_TO_POINTER(kinds[i]),
-                            test_clearing_does_not_allocate);
+        if (mem_is_huge(kinds[i]) == with_hugepages) {
+            qtest_add_data_func(path, GINT_TO_POINTER(kinds[i]),
+                                test_clearing_does_not_allocate);
+        }
     }
 }
