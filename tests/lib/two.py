@@ -227,7 +227,7 @@ class Duel:
     def _fight(self, until: float) -> None:
         kinds, weights = zip(*self.WEIGHTS.items())
         self._begin()
-        while time.monotonic() < until:
+        while time.monotonic() < until or not self.counts['recover']:
             for _ in range(RECOVER):
                 kind, = self._rng.choices(kinds, weights)
                 getattr(self, f'do_{kind}')()
