@@ -22,7 +22,7 @@ from lib.effort import LONG, rounds
 PROGRAM = Path(__file__).with_name('fuzz-parsers')
 CORPUS = Path(__file__).with_name('corpus')
 PARSERS = ('description', 'sections', 'summary', 'record', 'template')
-SECONDS = 60 if LONG else rounds(12, 3)
+SECONDS = 60 if LONG else rounds(12, 1)
 MOST_CORPUS = 512 << 10
 
 # Faults of a parser, and the message about each

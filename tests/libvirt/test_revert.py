@@ -26,6 +26,7 @@ def test_revert_of_a_destroyed_guest_brings_memory_back(guest):
     assert_runs(guest)
 
 
+@pytest.mark.each_value
 def test_reverts_and_loads_take_turns(plain_guest):
     for step in (plain_guest.load_by_hmp, plain_guest.revert,
                  plain_guest.load_by_qmp, plain_guest.revert,

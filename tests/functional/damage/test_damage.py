@@ -48,7 +48,8 @@ def cut_in_devices(state: VMState) -> None:
     state.truncate(device_section(state) + 20)
 
 
-DAMAGES = (damage_magic, damage_section_name, damage_ram_size,
+# The first of a strategy is stock's, which finds none of REFUSED in ./test
+DAMAGES = (damage_section_name, damage_magic, damage_ram_size,
            damage_first_ram_records, damage_ram_records, damage_device,
            damage_device_version, cut_in_ram_blocks, cut_in_ram,
            cut_in_devices)
@@ -86,7 +87,7 @@ def check_refused(guest: Ring3, seed: int) -> None:
     guest.ask('check-fill', *OTHER, seed)
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize('damage', DAMAGES)
 def test_damaged(tmp_path, fast_accel, memory, strategy, snapshots, damage):
     damaged(snapshots, tmp_path, damage)
@@ -121,6 +122,7 @@ def test_damaged(tmp_path, fast_accel, memory, strategy, snapshots, damage):
         assert guest.qmp('query-ram-reset')['loads'] == 3
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize('damage', (damage_ram_records, damage_device))
 def test_damaged_at_start(tmp_path, fast_accel, strategy, snapshots, damage):
     """-loadvm of it ends QEMU, with a message and no crash."""

@@ -85,7 +85,7 @@ def test_load_in_the_middle_of_work(start, strategy):
         guest.run('while ramtool fill /run/work 8; do :; done & worker=$!')
         guest.save('s')
         secret = secrets.token_bytes(16)
-        for i in range(6):
+        for i in range(rounds(6, 3)):
             guest.run(f'ramtool fill /run/new{i} {8 + i} {secret.hex()}')
             guest.load('s', how=('hmp', 'qmp')[i % 2])
             guest.run(f'kill -0 $worker && [ ! -e /run/new{i} ]')

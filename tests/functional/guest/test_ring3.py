@@ -42,7 +42,7 @@ def check_statistics(guest: Ring3, strategy: str, loads: int) -> None:
     assert block['skipped-pages'] >= ZERO[1] // PAGE
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize('strategy, options', (
     *((strategy, '') for strategy in STRATEGIES),
     *((strategy, ',verify=on') for strategy in STRATEGIES[1:])))

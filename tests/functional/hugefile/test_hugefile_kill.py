@@ -27,7 +27,7 @@ from lib.hugefile import (DEFAULT_STATE, HUGE, KEPT, LEFT_DIRTY, MARK,
 from lib.machine import MIB, MachineError
 from lib.patience import patience
 
-KILLS = rounds(200, 60)
+KILLS = rounds(200, 40)
 RAM_SIZE = 24 * MIB
 START = 3 * MIB // 2        # what is below is used by the guest itself
 ALL = START, RAM_SIZE - START
@@ -318,7 +318,7 @@ def test_damaged_record(tmp_path, ramfile):
     """A bit of each byte is flipped, or a write was cut short."""
     state = killed(tmp_path, ramfile).state
     size = len(write_record(state, ramfile))
-    damages = [*range(0, size, rounds(1, 5)),
+    damages = [*range(0, size, rounds(1, 9)),
                *(slice(n) for n in range(11, size, rounds(16, 48)))]
     for at in damages:
         record = bytearray(write_record(state, ramfile))

@@ -130,10 +130,10 @@ def test_failed_load(tmp_path, accel, served, bad):
         assert 'snapctl: the guest\'s load of snapshot \'b\': ' in guest.log()
 
 
-ITERATIONS = {('kvm', 'auto'): rounds(1000, 300),
-              ('kvm', 'stock'): rounds(100, 50),
-              ('tcg', 'auto'): rounds(200, 100),
-              ('tcg', 'stock'): rounds(100, 50)}
+ITERATIONS = {('kvm', 'auto'): rounds(1000, 100),
+              ('kvm', 'stock'): rounds(100, 20),
+              ('tcg', 'auto'): rounds(200, 40),
+              ('tcg', 'stock'): rounds(100, 20)}
 
 
 @pytest.mark.each_pair

@@ -23,8 +23,8 @@ RAM_SIZE = 256 * MIB
 REGION = 8 * MIB
 FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
 REWIND = {'strategy': 'auto', 'options': ',rewind=on'}
-ITERATIONS = rounds(1000, 40)
-FEW = rounds(100, 12)
+ITERATIONS = rounds(1000, 15)
+FEW = rounds(100, 8)
 PATIENCE = 60.0
 
 

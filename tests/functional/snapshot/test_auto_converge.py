@@ -8,6 +8,9 @@ dirty log while the guest runs, if a pass takes longer than 5 s.
 
 import time
 
+import pytest
+
+from lib.effort import ALL
 from lib.guests import Ring3
 from lib.machine import MIB
 from lib.patience import Limit
@@ -18,6 +21,7 @@ SPEED = 8 * MIB
 PATIENCE = 60
 
 
+@pytest.mark.parametrize('served', ('stock', 'auto') if ALL else ('auto',))
 def test_live_migration(tmp_path, fast_accel, served):
     with Ring3(tmp_path, accel=fast_accel, strategy=served,
                ram=RAM_SIZE) as guest:
