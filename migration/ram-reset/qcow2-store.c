@@ -1,12 +1,6 @@
 /*
  * Storing a VM state in a qcow2 image behind the guest's back
  *
- * QEMU writes a VM state to the active layer, and then makes a snapshot of
- * that.  Here the snapshot exists, and the VM state has L2 tables of its own.
- * At the end the snapshot gets an L1 table that has these, too.  Only the
- * active layer needs QCOW_OFLAG_COPIED, see docs/interop/qcow2.rst: going to
- * the snapshot sets it where it is right.
- *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
@@ -20,6 +14,14 @@
 #include "block/qcow2.h"
 #include "migration/ram-reset/qcow2.h"
 #include "migration/ram-reset/qcow2-store.h"
+
+/*
+ * QEMU writes a VM state to the active layer, and then makes a snapshot of
+ * that.  Here the snapshot exists, and the VM state has L2 tables of its own.
+ * At the end the snapshot gets an L1 table that has these, too.  Only the
+ * active layer needs QCOW_OFLAG_COPIED, see docs/interop/qcow2.rst: going to
+ * the snapshot sets it where it is right.
+ */
 
 /* Small enough that a vCPU does not wait long for the BQL */
 #define STORE_PIECE (512 * KiB)
