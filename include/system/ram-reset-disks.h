@@ -96,7 +96,7 @@ int coroutine_mixed_fn ram_reset_list_write(BdrvChild *file);
  *
  * RAM reset may have noted where pages are in it, and reads these now.
  *
- * @bs: the image, drained
+ * @bs: the image; it need not be drained
  * @id, @name: those of the snapshot; one of them may be NULL
  *
  * Main thread.

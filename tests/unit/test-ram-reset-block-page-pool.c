@@ -115,7 +115,7 @@ static void test_prepare(void)
     bytes = page_pool_bytes(pool);
     g_assert_cmpint(mincore((void *)page_pool_page(pool, refs[0]), CHUNK,
                             resident), ==, 0);
-    for (unsigned i = 0; i < CHUNK / PAGE; i++) {
+    for (size_t i = 0; i < CHUNK / (size_t)getpagesize(); i++) {
         g_assert_cmpuint(resident[i] & 1, ==, 1);
     }
     g_assert_false(page_pool_prepare(pool, CHUNK / PAGE - 1));

@@ -223,13 +223,15 @@ PageRef page_pool_put(PagePool *pool, const uint8_t *page)
 /* Back the slots of @c that have no memory; false if the kernel refuses */
 static bool pool_back_chunk(PagePool *pool, PoolChunk *c)
 {
-    size_t start = c->backed * pool->page_size;
+    size_t start = c->backed * pool->page_size, len = pool_map_len(pool);
+    /* Pages of the host may be larger */
+    size_t host = getpagesize(), absent = (start + host - 1) / host * host;
 
-    if (madvise(c->mem + start, pool_map_len(pool) - start,
-                MADV_POPULATE_WRITE)) {
+    if (absent < len &&
+        madvise(c->mem + absent, len - absent, MADV_POPULATE_WRITE)) {
         return false;
     }
-    pool->bytes += pool_map_len(pool) - start;
+    pool->bytes += len - start;
     c->backed = pool_slots(pool);
     return true;
 }
