@@ -93,7 +93,7 @@ class Explorer:
     """Saves, goes to, deletes and overwrites snapshots, with a model beside."""
 
     SNAPSHOTS = 64
-    STEPS = rounds(1500, 250)
+    STEPS = rounds(600, 250)
     PAGES = (RAM_SIZE - START) // PAGE
 
     def __init__(self, guest: Ring3, rng: random.Random):

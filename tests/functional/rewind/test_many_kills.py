@@ -43,8 +43,8 @@ OPERATIONS = (
     ('memory', 'memory', 'snapshot-delete a', ('refused',)),
 )
 IDS = ['-'.join(o[:3]).replace(' ', '-') for o in OPERATIONS]
-TIMES = 30 if LONG else rounds(3, 1)
-MOST, STEP = 2000, 1 if LONG else rounds(13, 60)
+TIMES = 30 if LONG else rounds(2, 1)
+MOST, STEP = 2000, 1 if LONG else rounds(25, 60)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from lib.io.guest import BOOTED, WrongContent, copy_disks
 from lib.io.ledger import CACHES, Ledger, Traveller
 from lib.machine import run_quietly
 
-LOADS = int(os.environ.get('RAM_RESET_LOADS') or rounds(20, 6))
+LOADS = int(os.environ.get('RAM_RESET_LOADS') or rounds(10, 5))
 CHECK_EVERY = 20
 MANY = 60           # rounds in which each file is likely to be written to
 SHIFTS = range(len(CACHES))

@@ -17,7 +17,7 @@ from lib.io.agent import DROP, AgentGuest, Garbage, hashed
 from lib.io.guest import BOOTED, copy_disks
 
 REWIND = {'strategy': 'auto', 'options': ',rewind=on'}
-LOADS = 1000 if LONG else rounds(60, 15)
+LOADS = 1000 if LONG else rounds(30, 15)
 BODY = b'0123456789' * 3000
 LARGE = 600_000         # more than sockets and queues hold
 
