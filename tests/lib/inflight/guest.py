@@ -43,7 +43,9 @@ SANITIZER = re.compile(
 # A load that fails by a disk's error leaves this, see Flight._exclude()
 OWN = re.compile(r'Assertion `bus->irq_count\[i\] == 0\' failed')
 BAD_DISK_ERRORS = 24
-DISK_ERROR = re.compile('Input/output error|No space left on device')
+# QEMU does not say why it cannot create a snapshot
+DISK_ERROR = re.compile('Input/output error|No space left on device|'
+                        'Could not create snapshot')
 PART = re.compile('has a partial load of snapshot')
 CORRUPT = re.compile('RAM is not what the snapshot has')
 
