@@ -10,7 +10,6 @@
 #include "qemu/notify.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
-#include "migration/ram-reset/store.h"
 
 static bool has_snapshot_job(void)
 {
@@ -31,7 +30,6 @@ static bool has_snapshot_job(void)
 /* At its end, QEMU waits for jobs, but polls only the main context */
 static void complete_snapshot_jobs(Notifier *n, void *opaque)
 {
-    ram_reset_store_cancel_all();
     while (has_snapshot_job()) {
         aio_poll(iohandler_get_aio_context(), false);
         aio_poll(qemu_get_aio_context(), false);

@@ -8,14 +8,18 @@
 #define MIGRATION_RAM_RESET_MEMORY_SIZE_H
 
 /**
- * ram_reset_memory_size_with: as ram_reset_memory_size(), in the course of a
- * save
+ * ram_reset_memory_fits: whether ram_reset_memory_size() of @tags will be at most
+ * @limit bytes when a save has ended
  *
  * @except: a name that does not count, of the snapshots that the save
  *     overwrites; may be NULL
- * @point: the point of the save, which counts; 0 if there is none
+ * @point: the point of the save
+ * @vmstate: bytes of its VM state
+ *
+ * Returns: false with @errp set if not
  */
-uint64_t ram_reset_memory_size_with(const char *const *tags, const char *except,
-                                    uint64_t point);
+bool ram_reset_memory_fits(const char *const *tags, uint64_t limit,
+                           const char *except, uint64_t point, uint64_t vmstate,
+                           Error **errp);
 
 #endif

@@ -298,18 +298,9 @@ static bool check_disk(BlockDriverState *bs, bool has_devices,
 static bool fits_in_limit(const char *name, Error **errp)
 {
     const SaveRequest *r = &save.request;
-    uint64_t size;
 
-    if (!r->limit) {
-        return true;
-    }
-    size = save.vmstate->len +
-           ram_reset_memory_size_with(r->tags, name, save.point);
-    save.hit_limit = size > r->limit;
-    if (save.hit_limit) {
-        error_setg(errp, "Snapshots in memory would have %" PRIu64 " bytes, "
-                   "the limit is %" PRIu64, size, r->limit);
-    }
+    save.hit_limit = r->limit && !ram_reset_memory_fits(
+        r->tags, r->limit, name, save.point, save.vmstate->len, errp);
     return !save.hit_limit;
 }
 

@@ -215,34 +215,25 @@ RamResetSnapshot *ram_reset_snapshot_find(BlockDriverState *bs,
 
 RamResetSnapshot *ram_reset_snapshot_find_in_memory(const char *tag)
 {
-    RamResetSnapshot *found = NULL;
-    GHashTableIter iter;
-    gpointer value;
+    g_autoptr(GList) all = ram_reset_snapshots();
 
-    if (!snapshots.by_key) {
-        return NULL;
-    }
-    g_hash_table_iter_init(&iter, snapshots.by_key);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        RamResetSnapshot *s = value;
+    for (GList *l = all; l; l = l->next) {
+        RamResetSnapshot *s = l->data;
 
-        if (s->vmstate && !strcmp(s->info.name, tag) && !has_vanished(s) &&
-            (!found || s->last_use > found->last_use)) {
-            found = s;
+        if (s->vmstate && !strcmp(s->info.name, tag) && !has_vanished(s)) {
+            return s;
         }
     }
-    return found;
+    return NULL;
 }
 
 RamResetSnapshot *ram_reset_snapshot_find_point(uint64_t point)
 {
-    GHashTableIter iter;
-    gpointer value;
+    g_autoptr(GList) all = ram_reset_snapshots();
 
-    g_hash_table_iter_init(&iter, snapshots.by_key);
-    while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        if (((RamResetSnapshot *)value)->point == point) {
-            return value;
+    for (GList *l = all; l; l = l->next) {
+        if (((RamResetSnapshot *)l->data)->point == point) {
+            return l->data;
         }
     }
     return NULL;

@@ -13,12 +13,13 @@
 #include "qapi/qapi-commands-ram-reset.h"
 #include "qemu/job.h"
 #include "qemu/memalign.h"
+#include "qemu/notify.h"
 #include "qemu/ratelimit.h"
 #include "block/block.h"
+#include "system/runstate.h"
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/qcow2-store.h"
 #include "migration/ram-reset/snapshot.h"
-#include "migration/ram-reset/store.h"
 #include "migration/ram-reset/vmstate/compose.h"
 
 #define STORE_SLICE_NS (100 * SCALE_MS)
@@ -205,7 +206,8 @@ static const JobDriver store_job_driver = {
     .free = store_job_free,
 };
 
-void ram_reset_store_cancel_all(void)
+/* At QEMU's end, before others wait for these jobs */
+static void store_cancel_all(Notifier *n, void *opaque)
 {
     JOB_LOCK_GUARD();
 
@@ -236,6 +238,17 @@ static RamResetSnapshot *store_find(const char *tag, Error **errp)
     return snapshot;
 }
 
+static void store_follow_shutdown(void)
+{
+    static Notifier shutdown = { .notify = store_cancel_all };
+
+    /* The last notifier that was added is called first */
+    ram_reset_job_context();
+    if (!shutdown.node.le_prev) {
+        qemu_register_shutdown_notifier(&shutdown);
+    }
+}
+
 static void store_start(StoreJob *s, RamResetSnapshot *snapshot,
                         Qcow2Store *store, VMStateComposer *composer,
                         uint64_t speed)
@@ -251,6 +264,7 @@ static void store_start(StoreJob *s, RamResetSnapshot *snapshot,
     ratelimit_init(&s->limit);
     ratelimit_set_speed(&s->limit, speed, STORE_SLICE_NS);
     snapshot->storing = true;
+    store_follow_shutdown();
     job_progress_set_remaining(&s->common, vmstate_compose_left(composer));
     job_start(&s->common);
 }

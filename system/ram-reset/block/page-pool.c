@@ -10,6 +10,8 @@
 #define CHUNK_SIZE (2u << 20)
 #define FIRST_STORED (PAGE_ZERO + 1)
 #define NO_SLOT UINT32_MAX
+/* Pages of arm64 and ppc64 hosts may have so many bytes */
+#define HOST_PAGE_MAX (64u << 10)
 
 /* Linux 5.14; headers of the C library may be older */
 #ifndef MADV_POPULATE_WRITE
@@ -23,8 +25,8 @@ typedef struct PoolSlot {
 
 /*
  * @link: in the pool's list, if a slot is free; @used: slots in use; @touched:
- * slots from here on were never used; @backed: slots from here on have no memory,
- * and never less than @touched; @free: list of other free slots
+ * slots from here on were never used; @backed: slots from here on have no
+ * memory, never less than @touched; @free: list of other free slots
  */
 typedef struct PoolChunk {
     GList link;
@@ -224,8 +226,7 @@ PageRef page_pool_put(PagePool *pool, const uint8_t *page)
 static bool pool_back_chunk(PagePool *pool, PoolChunk *c)
 {
     size_t start = c->backed * pool->page_size, len = pool_map_len(pool);
-    /* Pages of the host may be larger */
-    size_t host = getpagesize(), absent = (start + host - 1) / host * host;
+    size_t absent = (start + HOST_PAGE_MAX - 1) / HOST_PAGE_MAX * HOST_PAGE_MAX;
 
     if (absent < len &&
         madvise(c->mem + absent, len - absent, MADV_POPULATE_WRITE)) {

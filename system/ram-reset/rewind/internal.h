@@ -18,7 +18,6 @@ typedef struct RewindState {
     unsigned cpus, turn;
     bool late;                  /* earlier mappings are not noted */
     uint64_t size;              /* bytes in the baseline */
-    RamResetPageStore *store;   /* of the unread ones; NULL: there are none */
     uint64_t expected;          /* pages that the next save may store */
     uint64_t first_point;       /* that was equal to it; 0: not taken yet */
     bool in_template;           /* that are in a file, and not limited */

@@ -196,17 +196,15 @@ static bool restore_changes(RamResetBlock *blk, BaselineBlock *base,
                             const PageTree *from, const PageTree *to,
                             unsigned turn, uint64_t *faults, Error **errp)
 {
-    uint64_t pages = base->len / qemu_target_page_size(), nr;
+    uint64_t pages = base->len / qemu_target_page_size(), nr, moved = 0;
     g_autofree unsigned long *dirty = bitmap_new(pages);
     g_autofree unsigned long *own = NULL;
     RestoreJob job = {
         .base = base, .tree = to, .bits = dirty, .turn = turn,
         .leave_zeros = !base->watched && discards_zeros(blk),
     };
-    bool known = changes_fetch(base, dirty);
-    uint64_t moved = 0;
 
-    if (!known) {
+    if (!changes_fetch(base, dirty)) {
         translated_drop(base->rb, dirty);
         return restore_differences(blk, base, to, faults, errp);
     }

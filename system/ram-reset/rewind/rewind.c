@@ -9,10 +9,13 @@
  */
 
 #include "qemu/osdep.h"
+#include "qapi/error.h"
+#include "qemu/error-report.h"
 #include "qemu/main-loop.h"
 #include "qemu/module.h"
 #include "qemu/timer.h"
 #include "hw/core/cpu.h"
+#include "system/ram-reset-disks.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/block.h"
@@ -41,10 +44,7 @@ void rewind_free_blocks(void)
         watch_end(rewind_state.blocks);
         g_clear_pointer(&rewind_state.blocks, g_array_unref);
     }
-    if (rewind_state.store) {
-        rewind_state.store->free(rewind_state.store);
-        rewind_state.store = NULL;
-    }
+    unread_set_store(NULL);
     rewind_state.size = rewind_state.first_point = 0;
 }
 
@@ -129,11 +129,34 @@ static void rewind_options_changed(Notifier *n, void *data)
     }
 }
 
+/*
+ * The snapshot of the store is about to be deleted.  Read what other points
+ * need of it.  If there are none, the next save or load takes a new baseline.
+ */
+static void read_before_deletion(BlockDriverState *bs, const char *id,
+                                 const char *name)
+{
+    RamResetPageStore *store = unread_store();
+    Error *err = NULL;
+
+    if (!store || !store->is_of(store, bs, id, name)) {
+        return;
+    }
+    if (points_has_others(rewind_state.first_point)) {
+        if (unread_read_all(rewind_state.blocks, &err)) {
+            return;
+        }
+        warn_report_err(err);
+    }
+    ram_reset_block_baseline(RAM_RESET_BLOCKER_UNKNOWN_SNAPSHOT);
+}
+
 static void rewind_follow_options(void)
 {
     static Notifier notifier = { .notify = rewind_options_changed };
 
     ram_reset_add_options_notifier(&notifier);
+    ram_reset_before_deletion_cb = read_before_deletion;
 }
 
 /* Registered before any object exists */
@@ -169,8 +192,7 @@ const RamResetBlocker *ram_reset_rewind_blocker(void)
         ram_reset_lose_position(RAM_RESET_BLOCKER_DIRTY_LOG_USED);
     } else if (!baseline_is_of_all(rewind_state.blocks)) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_RAM_CHANGED);
-    } else if (rewind_state.store &&
-               !rewind_state.store->is_there(rewind_state.store)) {
+    } else if (unread_store() && !unread_store()->is_there(unread_store())) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_UNKNOWN_SNAPSHOT);
     } else if (rewind_state.cpus != rewind_count_cpus()) {
         ram_reset_lose_position(RAM_RESET_BLOCKER_VCPUS_CHANGED);

@@ -82,10 +82,10 @@ static RamResetBlocker *rewind_take_baseline(const RamResetBlockList *list,
 
     rewind_state.blocks = baseline_new();
     rewind_state.in_template = ram_reset_has_template();
-    rewind_state.store = g_steal_pointer(store);
+    unread_set_store(g_steal_pointer(store));
     for (unsigned i = 0; i < list->nr && !why; i++) {
         why = baseline_add(rewind_state.blocks, &list->blocks[i],
-                           ram_reset_template(), rewind_state.store,
+                           ram_reset_template(), unread_store(),
                            size_limit(list), &rewind_state.size);
     }
     if (!why) {
@@ -154,13 +154,13 @@ static bool take_position(RamResetBlockList *list, uint64_t point,
         points_go_to(point);
         return true;
     }
-    if (store && rewind_state.store &&
-        !strcmp(store->id, rewind_state.store->id)) {
+    if (store && unread_store() && !strcmp(store->id, unread_store()->id)) {
         points_set_position(point_new(rewind_state.blocks));
         rewind_state.first_point = 0;
         return true;
     }
-    return unread_read_all(NULL) && rewind_record(list, true, make_room);
+    return unread_read_all(rewind_state.blocks, NULL) &&
+           rewind_record(list, true, make_room);
 }
 
 /* If there is no baseline that fits, RAM becomes the baseline */
@@ -328,7 +328,7 @@ static void prepare_room(void *opaque)
 /* The next save probably stores as many pages; half of its time are faults */
 bool ram_reset_pin_point(uint64_t point, Error **errp)
 {
-    if (!unread_read_all(errp)) {
+    if (!unread_read_all(rewind_state.blocks, errp)) {
         return false;
     }
     points_pin(point);

@@ -7,13 +7,24 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
-#include "qemu/error-report.h"
-#include "system/ram-reset-disks.h"
-#include "system/ram-reset/rewind/blockers.h"
-#include "system/ram-reset/rewind/internal.h"
-#include "system/ram-reset/rewind/points.h"
 #include "system/ram-reset/rewind/unread.h"
 #include "system/ram-reset/trace.h"
+
+/* NULL: there are no unread pages.  BQL */
+static RamResetPageStore *unread_pages;
+
+void unread_set_store(RamResetPageStore *store)
+{
+    if (unread_pages) {
+        unread_pages->free(unread_pages);
+    }
+    unread_pages = store;
+}
+
+RamResetPageStore *unread_store(void)
+{
+    return unread_pages;
+}
 
 static uint64_t find_unread(const BaselineBlock *base,
                             const unsigned long *among,
@@ -27,7 +38,7 @@ uint64_t unread_size(const GArray *baseline)
 {
     uint64_t pages = 0;
 
-    for (unsigned i = 0; rewind_state.store && i < baseline->len; i++) {
+    for (unsigned i = 0; unread_pages && i < baseline->len; i++) {
         const BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
         g_autofree unsigned long *found =
             bitmap_new(base->len / qemu_target_page_size());
@@ -41,7 +52,7 @@ bool unread_read(BaselineBlock *base, const unsigned long *among,
                  const unsigned long *except, Error **errp)
 {
     ERRP_GUARD();
-    RamResetPageStore *store = rewind_state.store;
+    RamResetPageStore *store = unread_pages;
     uint64_t all = base->len / qemu_target_page_size(), pages;
     g_autofree unsigned long *found = NULL;
 
@@ -63,48 +74,14 @@ bool unread_read(BaselineBlock *base, const unsigned long *among,
     return true;
 }
 
-bool unread_read_all(Error **errp)
+bool unread_read_all(GArray *baseline, Error **errp)
 {
-    RamResetPageStore *store = rewind_state.store;
-
-    for (unsigned i = 0; store && i < rewind_state.blocks->len; i++) {
-        if (!unread_read(&g_array_index(rewind_state.blocks, BaselineBlock, i),
-                         NULL, NULL, errp)) {
+    for (unsigned i = 0; unread_pages && i < baseline->len; i++) {
+        if (!unread_read(&g_array_index(baseline, BaselineBlock, i), NULL, NULL,
+                         errp)) {
             return false;
         }
     }
-    if (store) {
-        rewind_state.store = NULL;
-        store->free(store);
-    }
+    unread_set_store(NULL);
     return true;
 }
-
-/*
- * The snapshot of the store is about to be deleted.  Read what other points
- * need of it.  If there are none, the next save or load takes a new baseline.
- */
-static void read_before_deletion(BlockDriverState *bs, const char *id,
-                                 const char *name)
-{
-    RamResetPageStore *store = rewind_state.store;
-    Error *err = NULL;
-
-    if (!store || !store->is_of(store, bs, id, name)) {
-        return;
-    }
-    if (points_has_others(rewind_state.first_point)) {
-        if (unread_read_all(&err)) {
-            return;
-        }
-        warn_report_err(err);
-    }
-    ram_reset_block_baseline(RAM_RESET_BLOCKER_UNKNOWN_SNAPSHOT);
-}
-
-static void unread_follow_deletions(void)
-{
-    ram_reset_before_deletion_cb = read_before_deletion;
-}
-
-type_init(unread_follow_deletions)

@@ -14,6 +14,10 @@
  * when it is needed first, and kept.  All functions: BQL held.
  */
 
+/* The store of all unread pages, which is taken over; NULL: there are none */
+void unread_set_store(RamResetPageStore *store);
+RamResetPageStore *unread_store(void);
+
 /* Bytes of the unread pages of @baseline, an array of BaselineBlock or NULL */
 uint64_t unread_size(const GArray *baseline);
 
@@ -24,7 +28,7 @@ uint64_t unread_size(const GArray *baseline);
 bool unread_read(BaselineBlock *base, const unsigned long *among,
                  const unsigned long *except, Error **errp);
 
-/* Read all unread pages of the baseline, which exists; false as above */
-bool unread_read_all(Error **errp);
+/* Read all unread pages of @baseline, then free the store; false as above */
+bool unread_read_all(GArray *baseline, Error **errp);
 
 #endif
