@@ -83,7 +83,7 @@ def test_qtests_pass(release, program):
         bad += re.findall(r'^ok .*# SKIP.*', run.stdout, re.M)
     print(f'QEMU {release}, {program}: {len(passed)} passed')
     assert not bad and run.returncode == 0, '\n'.join(bad)
-    assert len(passed) > 20
+    assert len(passed) > 15
 
 
 @pytest.mark.parametrize('release', RELEASES[1:])
