@@ -131,10 +131,14 @@ uint64_t ram_copy_find_unread(const RamCopy *t, const unsigned long *among,
     uint64_t sum = 0;
 
     for (size_t w = 0; t->unread && w < t->words; w++) {
-        found[w] = t->unread[w] & (among ? among[w] : ~0ul) &
-                   ~(except ? except[w] : 0ul);
-        if (found[w]) {
-            sum += __builtin_popcountl(found[w]);
+        unsigned long here = t->unread[w] & (among ? among[w] : ~0ul) &
+                             ~(except ? except[w] : 0ul);
+
+        if (here) {
+            sum += __builtin_popcountl(here);
+        }
+        if (found) {
+            found[w] = here;
         }
     }
     return sum;

@@ -58,9 +58,9 @@ uint8_t *ram_copy_room(RamCopy *t);
 void ram_copy_has_read(RamCopy *t, const unsigned long *pages);
 
 /*
- * Set @found to the pages of @among without @except that are stored and not
- * read yet; returns their number, and if that is 0, @found may not be set.
- * @among: NULL for all pages; @except: NULL for none.
+ * Set @found, which may be NULL, to the pages of @among without @except that are
+ * stored and not read yet; returns their number, and if that is 0, @found may
+ * not be set.  @among: NULL for all pages; @except: NULL for none.
  */
 uint64_t ram_copy_find_unread(const RamCopy *t, const unsigned long *among,
                               const unsigned long *except, unsigned long *found);

@@ -40,10 +40,8 @@ uint64_t unread_size(const GArray *baseline)
 
     for (unsigned i = 0; unread_pages && i < baseline->len; i++) {
         const BaselineBlock *base = &g_array_index(baseline, BaselineBlock, i);
-        g_autofree unsigned long *found =
-            bitmap_new(base->len / qemu_target_page_size());
 
-        pages += find_unread(base, NULL, NULL, found);
+        pages += find_unread(base, NULL, NULL, NULL);
     }
     return pages * qemu_target_page_size();
 }
@@ -56,14 +54,16 @@ bool unread_read(BaselineBlock *base, const unsigned long *among,
     uint64_t all = base->len / qemu_target_page_size(), pages;
     g_autofree unsigned long *found = NULL;
 
-    if (!store || !base->copy) {
+    if (!store) {
         return true;
     }
-    found = bitmap_new(all);
-    pages = find_unread(base, among, except, found);
+    /* Most loads read nothing, and a bitmap of a large block costs them more */
+    pages = find_unread(base, among, except, NULL);
     if (!pages) {
         return true;
     }
+    found = bitmap_new(all);
+    find_unread(base, among, except, found);
     if (!store->read(store, base->rb, base->name, found, all,
                      ram_copy_room(base->copy), errp)) {
         error_prepend(errp, "RAM block '%s': ", base->name);
