@@ -166,15 +166,12 @@ bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
                            uint64_t *pages);
 
 /**
- * ram_reset_point_page: a page of a point that is there
+ * ram_reset_point_page: a target page of a point that is pinned
  *
- * @content: set to a target page, valid until the BQL is released; NULL if the
- *     page is zero
- *
- * Returns: false with @errp set if the page cannot be read
+ * Returns: its content, valid until the BQL is released; NULL if it is zero
  */
-bool ram_reset_point_page(uint64_t point, unsigned block, uint64_t page,
-                          const uint8_t **content, Error **errp);
+const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,
+                                    uint64_t page);
 
 /**
  * ram_reset_point_fits: whether RAM has the blocks that it had when the point

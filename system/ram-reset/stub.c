@@ -75,8 +75,8 @@ STUB(bool ram_reset_pin_point(uint64_t point, Error **errp), false)
 STUB_VOID(void ram_reset_unpin_point(uint64_t point))
 STUB(bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
                                 uint64_t *pages), false)
-STUB(bool ram_reset_point_page(uint64_t point, unsigned block, uint64_t page,
-                               const uint8_t **content, Error **errp), false)
+STUB(const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,
+                                         uint64_t page), NULL)
 STUB(bool ram_reset_point_fits(uint64_t point), false)
 STUB(bool ram_reset_copy_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_has_point(uint64_t point), false)

@@ -94,17 +94,14 @@ static void compose_page(VMStateComposer *c, GByteArray *to, const char *name,
     c->pages_left--;
 }
 
-static bool compose_pages(VMStateComposer *c, GByteArray *to, size_t room,
-                          bool *done, Error **errp)
+/* Returns whether all pages have been composed */
+static bool compose_pages(VMStateComposer *c, GByteArray *to, size_t room)
 {
-    const uint8_t *content;
     const char *name;
     uint64_t pages;
 
-    *done = false;
     while (to->len < room) {
         if (!ram_reset_point_block(c->point, c->block, &name, &pages)) {
-            *done = true;
             return true;
         }
         if (c->page == pages) {
@@ -112,20 +109,16 @@ static bool compose_pages(VMStateComposer *c, GByteArray *to, size_t room,
             c->page = 0;
             continue;
         }
-        if (!ram_reset_point_page(c->point, c->block, c->page, &content,
-                                  errp)) {
-            return false;
-        }
-        compose_page(c, to, name, content);
+        compose_page(c, to, name,
+                     ram_reset_point_page(c->point, c->block, c->page));
     }
-    return true;
+    return false;
 }
 
 bool vmstate_compose_next(VMStateComposer *c, GByteArray *to, size_t room,
                           Error **errp)
 {
     uint64_t before = to->len;
-    bool done;
 
     if (!ram_reset_has_point(c->point)) {
         error_setg(errp, "its RAM is not in memory any more");
@@ -135,10 +128,7 @@ bool vmstate_compose_next(VMStateComposer *c, GByteArray *to, size_t room,
         compose_bytes(to, 0, c->ram_end - RAM_RECORD, c->vmstate);
         c->begun = true;
     }
-    if (!c->ended && !compose_pages(c, to, room, &done, errp)) {
-        return false;
-    }
-    if (!c->ended && done) {
+    if (!c->ended && compose_pages(c, to, room)) {
         c->new_ram_end = c->composed + to->len - before + RAM_RECORD;
         compose_bytes(to, c->ram_end - RAM_RECORD,
                       g_bytes_get_size(c->vmstate), c->vmstate);
