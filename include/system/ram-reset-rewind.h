@@ -75,6 +75,16 @@ struct RamResetPageStore {
 };
 
 /**
+ * ram_reset_page_store_free: free @store, which may be NULL
+ */
+static inline void ram_reset_page_store_free(RamResetPageStore *store)
+{
+    if (store) {
+        store->free(store);
+    }
+}
+
+/**
  * RamResetMakeRoom: drop a point, since all points together have reached
  * rewind-limit; false if the caller has none to drop
  */

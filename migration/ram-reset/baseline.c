@@ -80,13 +80,6 @@ static bool make_room_for_load(void)
     return dropped;
 }
 
-static void free_store(RamResetPageStore *store)
-{
-    if (store) {
-        store->free(store);
-    }
-}
-
 static void record_baseline(RamResetSnapshot *s, bool loaded,
                             RamResetPageStore *store)
 {
@@ -103,7 +96,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded,
         /* QEMU calls no hook for pages of a mapped-ram snapshot */
         ram_reset_block_baseline(RAM_RESET_BLOCKER_MAPPED_RAM);
         ram_reset_stop_tracking();
-        free_store(store);
+        ram_reset_page_store_free(store);
         return;
     }
     s->point = ram_reset_take_point(loaded, 0, store, loaded
@@ -121,7 +114,7 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store)
         s->vmstate || ram_reset_has_template()) {
         record_baseline(s, true, store);
     } else {
-        free_store(store);
+        ram_reset_page_store_free(store);
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
         ram_reset_snapshots_trim();
     }

@@ -361,10 +361,7 @@ int ram_reset_save_end(int ret, BlockDriverState *bs, const char *name,
     save.point = 0;
     g_clear_pointer(&save.vmstate, g_byte_array_unref);
     g_clear_pointer(&save.places, page_places_free);
-    if (save.store) {
-        save.store->free(save.store);
-        save.store = NULL;
-    }
+    g_clear_pointer(&save.store, ram_reset_page_store_free);
     save.writing = save.in_memory = false;
     return ret;
 }

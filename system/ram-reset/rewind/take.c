@@ -258,9 +258,7 @@ uint64_t ram_reset_take_point(bool loaded, uint64_t point,
 
     assert(bql_locked());
     number = take_point(loaded, point, &store, make_room);
-    if (store) {
-        store->free(store);
-    }
+    ram_reset_page_store_free(store);
     rewind_state.expected = points_size() > size
         ? MIN((points_size() - size) / qemu_target_page_size(), MAX_EXPECTED)
         : 0;

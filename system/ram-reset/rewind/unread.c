@@ -15,9 +15,7 @@ static RamResetPageStore *unread_pages;
 
 void unread_set_store(RamResetPageStore *store)
 {
-    if (unread_pages) {
-        unread_pages->free(unread_pages);
-    }
+    ram_reset_page_store_free(unread_pages);
     unread_pages = store;
 }
 
