@@ -234,7 +234,8 @@ def initramfs() -> Path:
 
 def _io_programs(*names: str) -> list[Path]:
     return [_compile(PRODUCTS / name, [SOURCE / f'{name}.c'],
-                     flags=[*HOSTED, '-std=gnu11'])
+                     flags=[*HOSTED, '-std=gnu11'],
+                     headers=[SOURCE / 'rdrand.h'])
             for name in names or ('churn', 'chatter')]
 
 

@@ -114,6 +114,14 @@ def converted(guest: Guest, work: Callable[[], None], *options: str) -> Path:
     return copy
 
 
+def replace(guest, tag: str) -> None:
+    """Snapshot "c" may get the clusters of @tag."""
+    guest.hmp(f'delvm {tag}')
+    guest.write(LATER)
+    guest.save('c')
+    guest.write(NOW)
+
+
 # Wrong copies
 
 def test_copy_of_the_file(guest):
@@ -126,14 +134,7 @@ def test_copy_of_the_file(guest):
 def test_copy_of_a_file_with_snapshots(guest_with_snapshots):
     """It is damaged, or a snapshot in it is none that there was."""
     guest = guest_with_snapshots
-
-    def work() -> None:
-        guest.hmp('delvm a')
-        guest.write(LATER)
-        guest.save('c')
-        guest.write(NOW)
-
-    copy = copied_in_two(guest, work)
+    copy = copied_in_two(guest, lambda: replace(guest, 'a'))
     complaint = ''
     try:
         run_quietly(products.QEMU_IMG, 'check', '-q', copy)
@@ -151,14 +152,8 @@ def test_convert_of_the_active_layer(guest):
 
 def test_convert_of_a_snapshot_that_is_deleted(guest_with_snapshots):
     guest = guest_with_snapshots
-
-    def work() -> None:
-        guest.hmp('delvm b')
-        guest.write(LATER)
-        guest.save('c')
-        guest.write(NOW)
-
-    copy = converted(guest, work, '-l', 'snapshot.name=b')
+    copy = converted(guest, lambda: replace(guest, 'b'), '-l',
+                     'snapshot.name=b')
     assert numbers(copy) != [B]
 
 

@@ -33,6 +33,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "rdrand.h"
+
 #define BLOCK       16384
 #define SECTOR      512
 #define MAX_DEPTH   64
@@ -90,17 +92,6 @@ static void found(const char *what, uint64_t block, uint64_t sector,
              (unsigned long long)is, (unsigned long long)expected);
     report(line);
     exit(1);
-}
-
-static uint64_t fresh_number(void)
-{
-    uint64_t number;
-    bool ok;
-
-    do {
-        asm volatile("rdrand %0" : "=r"(number), "=@ccc"(ok));
-    } while (!ok || !number);
-    return number;
 }
 
 /* which block is next need not differ between runs */

@@ -32,6 +32,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rdrand.h"
+
 #define BLOCK       4096
 #define SECTOR      512
 #define BLOCKS      128         /* of the device */
@@ -89,17 +91,6 @@ static void check(bool ok, const char *what)
     if (!ok) {
         found(what, 0, errno, 0);
     }
-}
-
-static uint64_t fresh_number(void)
-{
-    uint64_t number;
-    bool ok;
-
-    do {
-        asm volatile("rdrand %0" : "=r"(number), "=@ccc"(ok));
-    } while (!ok || !number);
-    return number;
 }
 
 static void fill(uint64_t number, uint64_t block, size_t size)
