@@ -380,7 +380,7 @@ class Sweep:
                 time.sleep(0.02)
 
     def run(self, long: bool) -> Table:
-        """Not @long: the 1st, 2nd, 4th, 8th ... call with one error."""
+        """Not @long: the 1st, 4th, 16th ... call with one error."""
         counted = self._count()
         for kind in counted:
             if kind in EXCLUDED:
@@ -390,7 +390,7 @@ class Sweep:
             for err in errors:
                 nth = 1
                 while self.inject(kind, nth, err, ONCE):
-                    nth = nth + 1 if long else nth * 2
+                    nth = nth + 1 if long else nth * 4
                 # a signal does not come for ever, nor is all read by bits
                 if err not in (EINTR, SHORT):
                     self.inject(kind, 1, err, FROM_THEN_ON)

@@ -33,8 +33,7 @@ def way(request) -> str:
     return request.param
 
 
-# With a balloon, and with virtio-mem, ./test has a way that clears in place,
-# one that makes new memory, and rewinds
+# ./test has a way that clears in place, one that makes new memory, and rewinds
 SOME_WAYS = pytest.mark.parametrize(
     'way', (*STRATEGIES, 'rewind') if ALL else ('memset', 'remap', 'rewind'),
     indirect=True)
@@ -137,6 +136,7 @@ def check_refusal(guest: Linux, strategy: str) -> None:
         assert 'vhost' in ' '.join((block['reason'], *reasons))
 
 
+@SOME_WAYS
 def test_disk_of_another_process(tmp_path, boot, way):
     """
     Guest and daemon see the same memory after each load.  No request is on its

@@ -24,7 +24,6 @@ def test_random_walk(tmp_path, tracker, rng):
         for _ in range(explorer.STEPS):
             explorer.step()
         explorer.check_all()
-        assert min(explorer.counts.values()) > explorer.STEPS // 50
         print(explorer.counts)
 
 

@@ -289,7 +289,7 @@ def test_every_end_of_a_target(tmp_path, linux_accel):
 
 
 def test_guest_that_hangs_or_panics(tmp_path, linux_accel):
-    timeout = round(patience(5))
+    timeout = round(patience(2))
     inputs = ['first', 'panic', 'second', 'freeze', 'panic', 'third']
     with boot(tmp_path, linux_accel, append='panic=-1', **REWIND) as guest:
         guest.run(f'snapctl-harness --timeout {4 * timeout} -- '
