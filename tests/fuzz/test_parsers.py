@@ -7,6 +7,7 @@ RAM_RESET_LONG=1 tries for a minute with each parser.
 """
 
 # Takes: 35 s
+# Long: random input; unit tests have each kind
 # Timeout: 900 s
 
 import os

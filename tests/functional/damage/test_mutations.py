@@ -7,6 +7,7 @@ RAM_RESET_SEED repeats a run, and RAM_RESET_MUTATION one mutation of it.
 """
 
 # Takes: 25 s
+# Long: random damage; test_damage.py has each kind
 
 import os
 import tempfile

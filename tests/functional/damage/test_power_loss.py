@@ -9,6 +9,7 @@ RAM_RESET_LONG=1 tries each call with several seeds, otherwise it is one of some
 """
 
 # Takes: 40 s
+# Long: it cuts the power at each call; test_kill_while_saving.py kills QEMU
 
 import shutil
 import signal

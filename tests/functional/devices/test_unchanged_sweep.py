@@ -7,6 +7,7 @@ RAM_RESET_LONG=1 loads 500 times for each machine and accelerator.
 """
 
 # Takes: 35 s
+# Long: random devices; test_unchanged_devices.py has each kind
 
 import time
 

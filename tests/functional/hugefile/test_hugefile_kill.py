@@ -5,6 +5,7 @@ not prove that a hugepage is clean has it cleared before a guest can see it.
 """
 
 # Takes: 25 s
+# Long: it kills QEMU at random, again and again
 
 import contextlib
 import os

@@ -12,6 +12,7 @@ RAM_RESET_LONG=1 loads 1,000 times.
 
 # Alone: DPDK's testpmd takes a processor of its own
 # Takes: 30 s
+# Long: nothing else may run meanwhile; test_vhost_rings.py has a vhost device
 
 import random
 import shutil

@@ -2,6 +2,7 @@
 """A guest that hammers the snapctl device, see guest/ring3-snapctl.c."""
 
 # Takes: 30 s
+# Long: a guest that hammers meets more, the longer it does
 
 import contextlib
 import time

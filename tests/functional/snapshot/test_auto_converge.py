@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Takes: 20 s
+# Long: it waits for a timer of 5 s
 """A live migration that slows the guest down is nobody's savevm.
 
 With auto-converge a timer of the main thread, where savevm saves, looks at the

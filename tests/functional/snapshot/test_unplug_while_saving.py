@@ -5,6 +5,7 @@ then releases its lock to stop vCPUs: the disk may be freed meanwhile.
 """
 
 # Takes: 30 s
+# Long: it tries again and again to meet an instant
 
 import struct
 import time

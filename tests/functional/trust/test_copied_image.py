@@ -8,6 +8,7 @@ later one is at its end only, is one that there never was.
 """
 
 # Takes: 15 s
+# Long: of QEMU, not of a ram-reset object
 
 import signal
 import subprocess

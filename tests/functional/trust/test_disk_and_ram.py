@@ -10,6 +10,7 @@ ram-reset-trust.rst has the counts for 1,000.
 """
 
 # Takes: 40 s
+# Long: a guest that writes meets more, the longer it does
 
 import os
 from collections.abc import Callable

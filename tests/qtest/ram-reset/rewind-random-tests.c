@@ -26,7 +26,7 @@ static void test_random_sequence(const void *opaque)
     rand = g_rand_new_with_seed(seed);
     vm = vm_start(c->kind, REWIND_SIZE, object);
     /* A short sequence continues until it has loaded a snapshot */
-    for (unsigned i = 0, n = rounds(150, 50); i < n || loads < 5; i++) {
+    for (unsigned i = 0, n = rounds(150, 20); i < n || loads < 5; i++) {
         unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
         g_autofree char *tag = g_strdup_printf("slot%u", slot);
         g_autoptr(QDict) info = NULL;

@@ -195,7 +195,7 @@ static void test_random_sequence(const void *opaque)
     poison(vm, 0);
 
     /* A short sequence continues until it has loaded a snapshot */
-    for (unsigned i = 0, n = rounds(30, 12); i < n || loads < 3; i++) {
+    for (unsigned i = 0, n = rounds(30, 6); i < n || loads < 3; i++) {
         unsigned slot = g_rand_int_range(rand, 0, G_N_ELEMENTS(models));
         g_autofree char *tag = g_strdup_printf("slot%u", slot);
 
