@@ -104,7 +104,7 @@ typedef bool RamResetMakeRoom(void);
  *     NULL: they are copied
  * @make_room: called if there is no room for the pages of another point; if it
  *     drops too few, all points are dropped and RAM becomes the baseline, unless
- *     a point is pinned
+ *     a point is pinned, also by a user
  *
  * vCPUs are stopped, I/O drained.  Call this between
  * ram_reset_complete_zeroing() and ram_reset_finish(), or outside of a reset.
@@ -162,6 +162,16 @@ bool ram_reset_pin_point(uint64_t point, Error **errp);
  * ram_reset_unpin_point: an image has the RAM of this point now
  */
 void ram_reset_unpin_point(uint64_t point);
+
+/**
+ * ram_reset_pin_by_user: a user wants this point to stay, or does not any more
+ *
+ * The point then stays when there is no room.  A blocker that says that copies
+ * are of no use drops it still.  Unpinned, it is like any other.
+ *
+ * @pinned: whether it is pinned from now on, if it is there
+ */
+void ram_reset_pin_by_user(uint64_t point, bool pinned);
 
 /**
  * ram_reset_point_block: a RAM block as it was when the point was taken

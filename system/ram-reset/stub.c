@@ -73,6 +73,7 @@ STUB(uint64_t ram_reset_take_point(bool loaded, uint64_t point,
                                    RamResetMakeRoom *make_room), 0)
 STUB(bool ram_reset_pin_point(uint64_t point, Error **errp), false)
 STUB_VOID(void ram_reset_unpin_point(uint64_t point))
+STUB_VOID(void ram_reset_pin_by_user(uint64_t point, bool pinned))
 STUB(bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
                                 uint64_t *pages), false)
 STUB(const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,

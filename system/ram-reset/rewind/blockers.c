@@ -93,6 +93,9 @@ static const RamResetBlocker blockers[] = {
             "snapshots are in memory only, and leave no room for another one",
             "delete some of them, unplug memory that they do not have, or "
             "raise rewind-limit="),
+    BLOCKER(PINNED_SNAPSHOTS,
+            "pinned snapshots leave no room for another one",
+            "unpin or delete some of them, or raise rewind-limit="),
     BLOCKER(NO_MEMORY,
             "the host has no memory for a copy of RAM",
             "give QEMU more memory"),

@@ -29,12 +29,15 @@ extern RewindState rewind_state;
 void rewind_free_blocks(void);
 
 /*
- * The same, unless a point is pinned; then the baseline and all points stay, and
- * the position is lost
+ * The same, unless a snapshot is in memory only; then the baseline and all
+ * points stay, and the position is lost
  */
 void rewind_free_unpinned(void);
 
-/* The same, and @why, which is taken over, is the blocker from now on */
+/*
+ * The same, and @why, which is taken over, is the blocker from now on.  If it
+ * says nothing against the points, all stay for a pin of a user, too.
+ */
 void rewind_block(RamResetBlocker *why);
 
 /* The number of vCPUs */

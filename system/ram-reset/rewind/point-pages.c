@@ -45,5 +45,14 @@ const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,
 
 void ram_reset_unpin_point(uint64_t point)
 {
-    points_unpin(point);
+    points_unpin(point, POINT_PIN_MEMORY);
+}
+
+void ram_reset_pin_by_user(uint64_t point, bool pinned)
+{
+    if (pinned) {
+        points_pin(point, POINT_PIN_USER);
+    } else {
+        points_unpin(point, POINT_PIN_USER);
+    }
 }

@@ -17,7 +17,7 @@ static struct {
     RewindPoint *position;
     uint64_t position_number;   /* of the point equal to @position; 0: none */
     uint64_t last_number;
-    unsigned pinned;
+    unsigned pinned[POINT_PIN__MAX];
 } points;
 
 static RewindPoint *point_alloc(unsigned nr)
@@ -69,7 +69,9 @@ static void point_destroy(void *opaque)
 {
     RewindPoint *p = opaque;
 
-    points.pinned -= p->pinned;
+    for (int pin = 0; pin < POINT_PIN__MAX; pin++) {
+        points.pinned[pin] -= p->pinned[pin];
+    }
     point_free(p);
 }
 
@@ -141,28 +143,30 @@ bool points_has_others(uint64_t number)
                          g_hash_table_contains(points.all, &number);
 }
 
-void points_pin(uint64_t number)
-{
-    RewindPoint *p = g_hash_table_lookup(points.all, &number);
-
-    points.pinned += !p->pinned;
-    p->pinned = true;
-}
-
-void points_unpin(uint64_t number)
+static void point_set_pin(uint64_t number, PointPin pin, bool pinned)
 {
     RewindPoint *p =
         points.all ? g_hash_table_lookup(points.all, &number) : NULL;
 
     if (p) {
-        points.pinned -= p->pinned;
-        p->pinned = false;
+        points.pinned[pin] += pinned - p->pinned[pin];
+        p->pinned[pin] = pinned;
     }
 }
 
-bool points_are_pinned(void)
+void points_pin(uint64_t number, PointPin pin)
 {
-    return points.pinned;
+    point_set_pin(number, pin, true);
+}
+
+void points_unpin(uint64_t number, PointPin pin)
+{
+    point_set_pin(number, pin, false);
+}
+
+bool points_are_pinned(PointPin pin)
+{
+    return points.pinned[pin];
 }
 
 PagePool *points_pool(void)

@@ -22,14 +22,23 @@
  */
 
 /*
+ * Why a point is pinned: no image has this RAM, or a user wants it to stay.  The
+ * first holds whatever happens, the second when there is no room.
+ */
+typedef enum PointPin {
+    POINT_PIN_MEMORY,
+    POINT_PIN_USER,
+    POINT_PIN__MAX
+} PointPin;
+
+/*
  * @trees: of @nr blocks, in the order of the baseline; NULL for a block without
  *     a copy
- * @pinned: no image has this RAM
  */
 typedef struct RewindPoint {
     unsigned nr;
     PageTree **trees;
-    bool pinned;
+    bool pinned[POINT_PIN__MAX];
 } RewindPoint;
 
 /*
@@ -71,14 +80,14 @@ void points_drop(uint64_t number);
 /* Whether there is a point with another number than @number */
 bool points_has_others(uint64_t number);
 
-/* Pin the point with this number, which exists, until it is dropped */
-void points_pin(uint64_t number);
+/* Pin the point with this number, if it is there, until it is dropped */
+void points_pin(uint64_t number, PointPin pin);
 
-/* The opposite, for the point with this number, if it is there */
-void points_unpin(uint64_t number);
+/* The opposite */
+void points_unpin(uint64_t number, PointPin pin);
 
-/* Whether any point is pinned, so that the baseline must stay */
-bool points_are_pinned(void);
+/* Whether any point is pinned for this reason, so that the baseline must stay */
+bool points_are_pinned(PointPin pin);
 
 /* The pool of all points, between points_begin() and points_end() */
 PagePool *points_pool(void);

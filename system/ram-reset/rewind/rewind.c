@@ -58,9 +58,11 @@ static void set_blocker(RamResetBlocker *why)
     rewind_state.blocker = why;
 }
 
-void rewind_free_unpinned(void)
+/* @users: pins of users count, too */
+static void free_unpinned(bool users)
 {
-    if (!points_are_pinned()) {
+    if (!points_are_pinned(POINT_PIN_MEMORY) &&
+        !(users && points_are_pinned(POINT_PIN_USER))) {
         rewind_free_blocks();
     } else {
         points_set_position(NULL);
@@ -68,9 +70,23 @@ void rewind_free_unpinned(void)
     }
 }
 
+void rewind_free_unpinned(void)
+{
+    free_unpinned(false);
+}
+
+/* Whether all points would be as good as before */
+static bool spares_pins_of_users(RamResetBlockerId why)
+{
+    return why == RAM_RESET_BLOCKER_ALTERNATING ||
+           why == RAM_RESET_BLOCKER_PINNED_SNAPSHOTS ||
+           (why == RAM_RESET_BLOCKER_OBJECTS_CHANGED &&
+            ram_reset_rewind_wanted());
+}
+
 void rewind_block(RamResetBlocker *why)
 {
-    rewind_free_unpinned();
+    free_unpinned(spares_pins_of_users(why->id));
     set_blocker(why);
 }
 

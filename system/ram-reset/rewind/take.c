@@ -163,6 +163,25 @@ static bool take_position(RamResetBlockList *list, uint64_t point,
            rewind_record(list, true, make_room);
 }
 
+/*
+ * Returns the blocker if points are pinned, so that RAM cannot become the
+ * baseline; NULL if it can.  Pins of users do not hold if the points are of no
+ * use, because RAM blocks differ or the baseline cannot be read.
+ */
+static RamResetBlocker *blocking_pins(bool fits)
+{
+    bool was_read = !unread_store();
+
+    if (fits && was_read && points_are_pinned(POINT_PIN_USER)) {
+        return ram_reset_blocker_new(RAM_RESET_BLOCKER_PINNED_SNAPSHOTS,
+                                     "rewind-limit");
+    }
+    return points_are_pinned(POINT_PIN_MEMORY)
+           ? ram_reset_blocker_new(RAM_RESET_BLOCKER_MEMORY_SNAPSHOTS,
+                                   fits ? "rewind-limit" : "RAM blocks differ")
+           : NULL;
+}
+
 /* If there is no baseline that fits, RAM becomes the baseline */
 static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
                                         RamResetPageStore **store,
@@ -184,10 +203,9 @@ static RamResetBlocker *rewind_take_all(RamResetBlockList *list, uint64_t point,
         adopt_owners(list);
     }
     if (!fits || !take_position(list, point, *store, make_room)) {
-        if (points_are_pinned()) {
-            return ram_reset_blocker_new(
-                RAM_RESET_BLOCKER_MEMORY_SNAPSHOTS,
-                fits ? "rewind-limit" : "RAM blocks differ");
+        why = blocking_pins(fits);
+        if (why) {
+            return why;
         }
         rewind_free_blocks();
         why = rewind_take_baseline(list, store);
@@ -308,7 +326,7 @@ void ram_reset_query_point(uint64_t point, RamResetKnownSnapshot *info)
 void ram_reset_drop_point(uint64_t point)
 {
     points_drop(point);
-    if (!ram_reset_rewind_wanted() && !points_are_pinned()) {
+    if (!ram_reset_rewind_wanted() && !points_are_pinned(POINT_PIN_MEMORY)) {
         rewind_free_blocks();
     }
 }
@@ -329,7 +347,7 @@ bool ram_reset_pin_point(uint64_t point, Error **errp)
     if (!unread_read_all(rewind_state.blocks, errp)) {
         return false;
     }
-    points_pin(point);
+    points_pin(point, POINT_PIN_MEMORY);
     aio_bh_schedule_oneshot(iohandler_get_aio_context(), prepare_room, NULL);
     return true;
 }
