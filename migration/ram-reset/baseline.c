@@ -80,12 +80,23 @@ static bool make_room_for_load(void)
     return dropped;
 }
 
+/*
+ * Whether RAM, just loaded, is equal to the point of @s.  To record it once more
+ * might find no room.
+ */
+static bool pinned_point_is_valid(const RamResetSnapshot *s)
+{
+    return s->pinned && !migrate_mapped_ram() &&
+           s->ignore_shared == migrate_ignore_shared() &&
+           ram_reset_point_fits(s->point);
+}
+
 static void record_baseline(RamResetSnapshot *s, bool loaded,
                             RamResetPageStore *store)
 {
     watch_migration();
     ram_reset_snapshot_set_current(s);
-    if (s->vmstate) {
+    if (s->vmstate || (loaded && pinned_point_is_valid(s))) {
         ram_reset_take_point(loaded, s->point, store, NULL);
         return;
     }
@@ -102,6 +113,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded,
     s->point = ram_reset_take_point(loaded, 0, store, loaded
                                     ? make_room_for_load : make_room_for_save);
     s->ignore_shared = migrate_ignore_shared();
+    ram_reset_pin_by_user(s->point, s->pinned);
     ram_reset_snapshots_trim();
     if (s->point && s->ram_end <= 0) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
@@ -111,7 +123,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded,
 void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store)
 {
     if (s == ram_reset_snapshot_current() || wasted < MAX_WASTED ||
-        s->vmstate || ram_reset_has_template()) {
+        s->vmstate || s->pinned || ram_reset_has_template()) {
         record_baseline(s, true, store);
     } else {
         ram_reset_page_store_free(store);

@@ -34,7 +34,7 @@ ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
  *
  * Takes none with mapped-ram, or if @s has no @ram_end.  Does nothing but block
  * the baseline if the previous points were wasted and this load has no template,
- * unless @s was the current snapshot.
+ * unless @s was the current snapshot or is pinned.
  */
 void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store);
 

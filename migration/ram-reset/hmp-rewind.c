@@ -1,11 +1,16 @@
 /*
- * HMP command "info ram-reset": the part about rewinds
+ * HMP commands: "info ram-reset", the part about rewinds, and "ram_reset_pin"
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
 #include "exec/target_page.h"
+#include "qapi/error.h"
+#include "qapi/qapi-commands-ram-reset.h"
+#include "qemu/module.h"
+#include "qobject/qdict.h"
+#include "monitor/hmp.h"
 #include "monitor/monitor.h"
 #include "migration/ram-reset/hmp-rewind.h"
 
@@ -45,8 +50,10 @@ static void print_known(Monitor *mon, RamResetRewindInfo *r)
         } else {
             monitor_printf(mon, "%15" PRIu64, s->differing_pages * page);
         }
-        monitor_printf(mon, "%s\n", s->kind == RAM_RESET_SAVE_KIND_MEMORY
-                                    ? "  memory" : "");
+        monitor_printf(mon, "%s%s\n", s->kind == RAM_RESET_SAVE_KIND_MEMORY
+                                      ? "  memory" : "",
+                       s->has_pinned && s->pinned == RAM_RESET_PIN_USER
+                       ? "  pinned" : "");
     }
 }
 
@@ -62,4 +69,24 @@ void ram_reset_print_next_load(Monitor *mon, RamResetRewindInfo *r)
     if (r->snapshots) {
         print_known(mon, r);
     }
+    for (strList *l = r->lost_pins; l; l = l->next) {
+        ram_reset_print_label(mon, "Lost pin");
+        monitor_printf(mon, "%s\n", l->value);
+    }
 }
+
+static void hmp_ram_reset_pin(Monitor *mon, const QDict *qdict)
+{
+    Error *err = NULL;
+
+    qmp_ram_reset_pin(qdict_get_str(qdict, "tag"),
+                      qdict_get_bool(qdict, "pinned"), &err);
+    hmp_handle_error(mon, err);
+}
+
+static void ram_reset_hmp_rewind_init(void)
+{
+    monitor_register_hmp("ram_reset_pin", false, hmp_ram_reset_pin);
+}
+
+type_init(ram_reset_hmp_rewind_init)

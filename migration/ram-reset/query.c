@@ -8,6 +8,7 @@
 #include "qapi/clone-visitor.h"
 #include "qapi/qapi-commands-ram-reset.h"
 #include "qapi/qapi-visit-ram-reset.h"
+#include "qapi/util.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
@@ -98,6 +99,38 @@ static RamResetRecentLoads *query_recent(void)
     return r;
 }
 
+static RamResetKnownSnapshot *query_known(const RamResetSnapshot *s)
+{
+    RamResetKnownSnapshot *info = g_new0(RamResetKnownSnapshot, 1);
+
+    info->tag = g_strdup(s->info.name);
+    info->current = s == ram_reset_snapshot_current();
+    info->kind = s->vmstate ? RAM_RESET_SAVE_KIND_MEMORY
+                            : RAM_RESET_SAVE_KIND_IMAGE;
+    info->has_pinned = ram_reset_snapshot_is_pinned(s);
+    info->pinned = s->pinned ? RAM_RESET_PIN_USER : RAM_RESET_PIN_MEMORY;
+    ram_reset_query_point(s->point, info);
+    return info;
+}
+
+/* The snapshot used last first */
+static void query_snapshots(RamResetRewindInfo *info)
+{
+    RamResetKnownSnapshotList **known = &info->snapshots;
+    strList **lost = &info->lost_pins;
+    g_autoptr(GList) all = ram_reset_snapshots();
+
+    for (GList *l = all; l; l = l->next) {
+        const RamResetSnapshot *s = l->data;
+
+        if (ram_reset_has_point(s->point)) {
+            QAPI_LIST_APPEND(known, query_known(s));
+        } else if (s->pinned) {
+            QAPI_LIST_APPEND(lost, g_strdup(s->info.name));
+        }
+    }
+}
+
 RamResetInfo *qmp_query_ram_reset(Error **errp)
 {
     RamResetInfo *info = g_new0(RamResetInfo, 1);
@@ -111,7 +144,7 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_baseline_tag());
-        info->rewind->snapshots = ram_reset_query_snapshots();
+        query_snapshots(info->rewind);
         info->has_loaded_devices = true;
         info->loaded_devices = ram_reset_query_loaded_devices();
     }

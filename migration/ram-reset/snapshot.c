@@ -6,7 +6,6 @@
 
 #include "qemu/osdep.h"
 #include "block/block.h"
-#include "qapi/util.h"
 #include "system/ram-reset-devices.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -77,7 +76,7 @@ static void free_snapshot(void *opaque)
 }
 
 /*
- * Not the current snapshot, nor one in memory only; NULL if there is no other.
+ * Not the current snapshot, nor a pinned one; NULL if there is no other.
  * @with_point: only snapshots with a point, first those that have pages alone
  */
 static RamResetSnapshot *find_oldest(bool with_point)
@@ -93,7 +92,7 @@ static RamResetSnapshot *find_oldest(bool with_point)
 
         bool own;
 
-        if (s == snapshots.current || s->vmstate ||
+        if (s == snapshots.current || ram_reset_snapshot_is_pinned(s) ||
             (with_point && !ram_reset_has_point(s->point))) {
             continue;
         }
@@ -123,28 +122,6 @@ GList *ram_reset_snapshots(void)
     return g_list_sort_with_data(all, compare_last_use, NULL);
 }
 
-RamResetKnownSnapshotList *ram_reset_query_snapshots(void)
-{
-    RamResetKnownSnapshotList *head = NULL, **tail = &head;
-    g_autoptr(GList) all = ram_reset_snapshots();
-
-    for (GList *l = all; l; l = l->next) {
-        const RamResetSnapshot *s = l->data;
-        RamResetKnownSnapshot *info;
-
-        if (ram_reset_has_point(s->point)) {
-            info = g_new0(RamResetKnownSnapshot, 1);
-            info->tag = g_strdup(s->info.name);
-            info->current = s == snapshots.current;
-            info->kind = s->vmstate ? RAM_RESET_SAVE_KIND_MEMORY
-                                    : RAM_RESET_SAVE_KIND_IMAGE;
-            ram_reset_query_point(s->point, info);
-            QAPI_LIST_APPEND(tail, info);
-        }
-    }
-    return head;
-}
-
 bool ram_reset_snapshot_is_gone(BlockDriverState *bs,
                                 const QEMUSnapshotInfo *sn)
 {
@@ -153,9 +130,10 @@ bool ram_reset_snapshot_is_gone(BlockDriverState *bs,
     int n = bdrv_snapshot_list(bs, &list);
 
     for (int i = 0; i < n; i++) {
-        g_autofree char *other = make_key(bs, &list[i]);
+        g_autofree char *other = strcmp(list[i].name, sn->name)
+                                 ? NULL : make_key(bs, &list[i]);
 
-        if (!strcmp(key, other)) {
+        if (other && !strcmp(key, other)) {
             return false;
         }
     }
@@ -165,7 +143,8 @@ bool ram_reset_snapshot_is_gone(BlockDriverState *bs,
 /* Whether another command than QEMU's own has deleted it from its image */
 static bool has_vanished(const RamResetSnapshot *s)
 {
-    BlockDriverState *bs = s->vmstate ? bdrv_find_node(s->node) : NULL;
+    BlockDriverState *bs = ram_reset_snapshot_is_pinned(s)
+                           ? bdrv_find_node(s->node) : NULL;
 
     return bs && ram_reset_snapshot_is_gone(bs, &s->info);
 }
@@ -281,7 +260,7 @@ bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
     return false;
 }
 
-static unsigned count_in_memory(void)
+static unsigned count_pinned(void)
 {
     GHashTableIter iter;
     gpointer value;
@@ -289,7 +268,7 @@ static unsigned count_in_memory(void)
 
     g_hash_table_iter_init(&iter, snapshots.by_key);
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
-        nr += ((RamResetSnapshot *)value)->vmstate != NULL;
+        nr += ram_reset_snapshot_is_pinned(value);
     }
     return nr;
 }
@@ -306,8 +285,9 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
     }
     s = g_hash_table_lookup(snapshots.by_key, key);
     if (!s) {
-        if (g_hash_table_size(snapshots.by_key) - count_in_memory() >=
-            MAX_SNAPSHOTS) {
+        /* Several may have been unpinned */
+        while (g_hash_table_size(snapshots.by_key) - count_pinned() >=
+               MAX_SNAPSHOTS) {
             g_hash_table_remove(snapshots.by_key, find_oldest(false)->key);
         }
         s = g_new0(RamResetSnapshot, 1);

@@ -34,6 +34,9 @@
  * @digest: the checksum of RAM for verify=on; NULL if that was off
  * @storing: a job stores it in the image (ram-reset/store.c)
  *
+ * Set by the user, until the snapshot is deleted or overwritten:
+ * @pinned: the snapshot stays known when there is no room (ram-reset/pin.c)
+ *
  * State for a rewind, which a snapshot has until its point is dropped:
  * @point: the number of the point with its RAM; it may have been dropped, see
  *     ram_reset_has_point() (ram-reset/baseline.c)
@@ -59,6 +62,7 @@ typedef struct RamResetSnapshot {
     GBytes *vmstate;
     char *digest;
     bool storing;
+    bool pinned;
     uint64_t point;
     bool ignore_shared, was_rewound;
     VMStateCache cache;
@@ -73,8 +77,8 @@ typedef struct RamResetSnapshot {
  * ram_reset_snapshot_get: find or make the object for @sn in @bs
  *
  * Returns: a borrowed reference.  The table has 256 objects beside those of
- *     snapshots that are in memory only: this one lives while it is the current
- *     snapshot, and until 255 others have been used.
+ *     pinned snapshots: this one lives while it is the current snapshot, and
+ *     until 255 others have been used.
  */
 RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
                                          const QEMUSnapshotInfo *sn);
@@ -87,6 +91,15 @@ RamResetSnapshot *ram_reset_snapshot_get(BlockDriverState *bs,
  * state for a rewind if it has no point.
  */
 void ram_reset_snapshot_set_current(RamResetSnapshot *s);
+
+/**
+ * ram_reset_snapshot_is_pinned: whether @s stays known when there is no room,
+ * because it is in memory only or the user has pinned it
+ */
+static inline bool ram_reset_snapshot_is_pinned(const RamResetSnapshot *s)
+{
+    return s->vmstate || s->pinned;
+}
 
 /**
  * ram_reset_snapshot_current: the snapshot of the last load or save
@@ -107,11 +120,11 @@ void ram_reset_snapshot_forget(BlockDriverState *bs,
  * ram_reset_snapshot_drop_oldest: drop the point of the snapshot that was used
  * least lately, and its state for a rewind
  *
- * Does not drop that of the current snapshot, nor of one that is in memory only.
+ * Does not drop that of the current snapshot, nor of a pinned one.
  *
  * @was_rewound: set to whether a load has rewound to it; may be NULL
  *
- * Returns: false if no other snapshot has a point
+ * Returns: false if no other snapshot has a point and is not pinned
  */
 bool ram_reset_snapshot_drop_oldest(bool *was_rewound);
 
@@ -158,12 +171,6 @@ void ram_reset_snapshot_stored(RamResetSnapshot *s, uint64_t size,
                                int64_t ram_end);
 
 /**
- * ram_reset_query_snapshots: the snapshots with a point, the one used last
- * first; owned by the caller
- */
-RamResetKnownSnapshotList *ram_reset_query_snapshots(void);
-
-/**
  * ram_reset_snapshot_is_gone: whether @bs does not list @sn any more
  *
  * Returns: false also if the list cannot be read
@@ -180,7 +187,7 @@ bool ram_reset_snapshot_has_vmstate(BlockDriverState *bs,
 
 /**
  * ram_reset_snapshots_trim: free the state for a rewind of all snapshots whose
- * point has been dropped, and all of snapshots in memory that are not in their
+ * point has been dropped, and all of pinned snapshots that are not in their
  * image any more
  */
 void ram_reset_snapshots_trim(void);

@@ -12,7 +12,8 @@ from lib.documents import MONITOR, SHOWN, Command, Document
 from lib.typist import Typist
 
 PAGE = products.REPO / 'docs/system/ram-reset-many.rst'
-KNOWN = re.compile(r'^ +([a-z]+) +\d+ +\d+ +(\d+|current)$', re.MULTILINE)
+KNOWN = re.compile(r'^ +([a-z]+) +\d+ +\d+ +(\d+|current)(  pinned)?$',
+                   re.MULTILINE)
 
 
 class Reader(Typist):
@@ -47,8 +48,8 @@ def log_lines(said: str) -> list[str]:
             if line in ('plan', 'first way', 'second way')]
 
 
-def known(said: str) -> list[tuple[str, str]]:
-    """Names, and the column "differs by"."""
+def known(said: str) -> list[tuple[str, str, str]]:
+    """Names, the column "differs by", and whether it is pinned."""
     return KNOWN.findall(said.partition('\nKnown')[2])
 
 
@@ -59,11 +60,13 @@ def test_the_agent_goes_from_way_to_way(reader):
 
 def test_lab_knows_its_snapshots(reader):
     first, second, third = map(known, reader.answers_to('info ram-reset'))
-    assert [name for name, _ in first] == ['configured', 'clean', 'installed']
-    assert [name for name, _ in second] == ['configured', 'installed']
-    assert [name for name, _ in third] == ['installed', 'configured']
+    assert [name for name, *_ in first] == ['configured', 'clean', 'installed']
+    assert [name for name, *_ in second] == ['configured', 'installed']
+    assert [name for name, *_ in third] == ['installed', 'configured']
     for snapshots in first, second, third:
-        assert [by for _, by in snapshots].index('current') == 0
+        assert [by for _, by, _ in snapshots].index('current') == 0
+    assert [name for name, _, pin in first + second + third if pin] == \
+        ['installed']
 
 
 def test_loads_are_rewinds(reader):
