@@ -88,6 +88,41 @@ class Still(QtestMachine):
     def known(self) -> dict[str, dict]:
         return {s['tag']: s for s in self.rewind()['snapshots']}
 
+    def blocker(self) -> str:
+        return self.rewind()['blocker-info']['id']
+
+    def load_whole(self, tag: str, why: str) -> None:
+        self.load(tag)
+        last = self.last_load()
+        assert not last['rewound'] and last['blocker-info']['id'] == why, last
+
+    def pin(self, tag: str, pinned: bool = True) -> None:
+        self.qmp('ram-reset-pin', tag=tag, pinned=pinned)
+
+    def pins(self) -> dict[str, str]:
+        """Who pins which snapshot."""
+        return {tag: s['pinned'] for tag, s in self.known().items()
+                if 'pinned' in s}
+
+
+def plug_device(guest: Machine) -> None:
+    """QEMU does not know the changes of RAM any more."""
+    guest.qmp('device_add', driver='virtio-rng-pci', id='rng')
+    guest.qmp('device_del', id='rng')
+
+
+@contextlib.contextmanager
+def with_room(workdir: Path, options: str = '',
+              pages: int = 10) -> Iterator[Still]:
+    """The limit allows @pages beside those of the snapshot 'root'."""
+    with Still(workdir) as guest:
+        guest.save('root')
+        size = guest.rewind()['baseline'] + guest.rewind()['unread']
+    limit = f',rewind-limit={size + pages * PAGE}'
+    with Still(workdir, options + limit) as guest:
+        guest.load('root')
+        yield guest
+
 
 class Explorer:
     """Saves, goes to, deletes and overwrites snapshots, with a model beside."""
