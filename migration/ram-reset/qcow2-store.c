@@ -304,10 +304,17 @@ static void GRAPH_RDLOCK store_free_old(BlockDriverState *bs,
     uint64_t first = size_to_l1(s, old->disk_size);
 
     if (old->l1_size > first) {
-        qcow2_update_snapshot_refcount(bs,
-                                       old->l1_table_offset + first * L1E_SIZE,
-                                       old->l1_size - first, -1);
-        qcow2_update_snapshot_refcount(bs, s->l1_table_offset, s->l1_size, 0);
+        int64_t tail = old->l1_table_offset + first * L1E_SIZE;
+        int size = old->l1_size - first;
+
+        qcow2_update_snapshot_refcount(bs, tail, size, -1);
+        if (qcow2_update_snapshot_refcount(bs, s->l1_table_offset, s->l1_size,
+                                           0) < 0 && bs->drv) {
+            /* The image lacks QCOW_OFLAG_COPIED, so let the clusters leak */
+            qcow2_update_snapshot_refcount(bs, tail, size, 1);
+            qcow2_update_snapshot_refcount(bs, s->l1_table_offset, s->l1_size,
+                                           0);
+        }
     }
     if (bs->drv) {
         qcow2_free_clusters(bs, old->l1_table_offset, old->l1_size * L1E_SIZE,

@@ -3,7 +3,6 @@
 
 # Takes: 40 s
 
-import json
 import shutil
 import time
 
@@ -14,50 +13,9 @@ from lib.dma import QtestMachine
 from lib.guests import Ring3
 from lib.kills import Kills
 from lib.machine import DISK, MIB, MachineError, run_quietly
-from lib.patience import Limit
 from lib.rewinding import RAM_SIZE, START, Still, boot, full_disk
-
-MEMORY = ',save-kind=memory'
-
-
-def snapshots(disk) -> dict[str, int]:
-    info = json.loads(run_quietly(products.QEMU_IMG, 'info', '-U',
-                                  '--output=json', disk))
-    return {s['name']: s['vm-state-size'] for s in info.get('snapshots', ())}
-
-
-def check(disk) -> None:
-    """Nothing is wrong, and nothing leaks."""
-    run_quietly(products.QEMU_IMG, 'check', '-q', disk)
-
-
-def begin(guest, tag: str, **kwargs) -> str:
-    guest.qmp('ram-reset-store', **{'job-id': 'store', 'tag': tag, **kwargs})
-    return 'store'
-
-
-def state(guest) -> dict | None:
-    jobs = [j for j in guest.qmp('query-jobs') if j['id'] == 'store']
-    return jobs[0] if jobs else None
-
-
-def finish(guest) -> None:
-    limit = Limit(60)
-    while (job := state(guest))['status'] != 'concluded':
-        assert not limit.over(), job
-        time.sleep(0.002)
-    guest.qmp('job-dismiss', id='store')
-    if 'error' in job:
-        raise MachineError(job['error'])
-
-
-def store(guest, tag: str, **kwargs) -> None:
-    begin(guest, tag, **kwargs)
-    finish(guest)
-
-
-def kinds(guest) -> dict[str, str]:
-    return {tag: s['kind'] for tag, s in guest.known().items()}
+from lib.storing import (MEMORY, begin, check, finish, kinds, snapshots, state,
+                         store)
 
 
 @pytest.mark.parametrize('cluster', ('4k', '64k', '2M'))

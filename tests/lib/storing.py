@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The job ram-reset-store, and what is in an image then."""
+
+import json
+import time
+from pathlib import Path
+
+from lib import products
+from lib.machine import Machine, MachineError, run_quietly
+from lib.patience import Limit
+
+MEMORY = ',save-kind=memory'
+
+
+def snapshots(disk: Path) -> dict[str, int]:
+    """Name and bytes of the VM state of each snapshot in the image."""
+    info = json.loads(run_quietly(products.QEMU_IMG, 'info', '-U',
+                                  '--output=json', disk))
+    return {s['name']: s['vm-state-size'] for s in info.get('snapshots', ())}
+
+
+def check(disk: Path) -> None:
+    """Nothing is wrong, and nothing leaks."""
+    run_quietly(products.QEMU_IMG, 'check', '-q', disk)
+
+
+def begin(guest: Machine, tag: str, **kwargs) -> None:
+    guest.qmp('ram-reset-store', **{'job-id': 'store', 'tag': tag, **kwargs})
+
+
+def state(guest: Machine) -> dict | None:
+    jobs = [j for j in guest.qmp('query-jobs') if j['id'] == 'store']
+    return jobs[0] if jobs else None
+
+
+def finish(guest: Machine) -> None:
+    limit = Limit(60)
+    while (job := state(guest))['status'] != 'concluded':
+        assert not limit.over(), job
+        time.sleep(0.002)
+    guest.qmp('job-dismiss', id='store')
+    if 'error' in job:
+        raise MachineError(job['error'])
+
+
+def store(guest: Machine, tag: str, **kwargs) -> None:
+    begin(guest, tag, **kwargs)
+    finish(guest)
+
+
+def kinds(guest: Machine) -> dict[str, str]:
+    return {s['tag']: s['kind'] for s in
+            guest.qmp('query-ram-reset')['rewind']['snapshots']}
+
+
+def set_kind(guest: Machine, kind: str) -> None:
+    """Of the saves that follow."""
+    guest.qmp('qom-set', path='/objects/rr0', property='save-kind', value=kind)
