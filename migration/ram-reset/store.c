@@ -20,6 +20,7 @@
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/qcow2-store.h"
 #include "migration/ram-reset/snapshot.h"
+#include "migration/ram-reset/store.h"
 #include "migration/ram-reset/vmstate/compose.h"
 
 #define STORE_SLICE_NS (100 * SCALE_MS)
@@ -269,8 +270,9 @@ static void store_start(StoreJob *s, RamResetSnapshot *snapshot,
     job_start(&s->common);
 }
 
-void qmp_ram_reset_store(const char *job_id, const char *tag, bool has_speed,
-                         uint64_t speed, Error **errp)
+bool ram_reset_store(const char *job_id, const char *tag, uint64_t speed,
+                     int flags, BlockCompletionFunc *cb, void *opaque,
+                     Error **errp)
 {
     RamResetSnapshot *snapshot = store_find(tag, errp);
     VMStateComposer *composer;
@@ -278,21 +280,29 @@ void qmp_ram_reset_store(const char *job_id, const char *tag, bool has_speed,
     StoreJob *s;
 
     if (!snapshot) {
-        return;
+        return false;
     }
     composer = vmstate_compose_new(snapshot->vmstate, snapshot->ram_end,
                                    snapshot->point, errp);
     if (!composer) {
-        return;
+        return false;
     }
     store = qcow2_store_new(bdrv_find_node(snapshot->node), errp);
     s = store ? job_create(job_id, &store_job_driver, NULL,
-                           qemu_get_aio_context(), JOB_MANUAL_DISMISS, NULL,
-                           NULL, errp) : NULL;
+                           qemu_get_aio_context(), flags, cb, opaque, errp)
+              : NULL;
     if (s) {
-        store_start(s, snapshot, store, composer, has_speed ? speed : 0);
+        store_start(s, snapshot, store, composer, speed);
     } else {
         vmstate_compose_free(composer);
         g_clear_pointer(&store, qcow2_store_free);
     }
+    return s;
+}
+
+void qmp_ram_reset_store(const char *job_id, const char *tag, bool has_speed,
+                         uint64_t speed, Error **errp)
+{
+    ram_reset_store(job_id, tag, has_speed ? speed : 0, JOB_MANUAL_DISMISS,
+                    NULL, NULL, errp);
 }

@@ -78,6 +78,12 @@ def test_loads_are_rewinds(reader):
                       '3 done, 1 of them by rewinding']
 
 
+def test_stored_snapshot_is_in_the_image(reader):
+    said, = reader.answers_to('qemu-img snapshot -l')
+    line, = (line for line in said.splitlines() if ' step7 ' in line)
+    assert 'MiB' in line and ' 0 B ' not in line
+
+
 def test_page_shows_what_qemu_prints(reader):
     shown, = (block.text for block in Document(PAGE).blocks
               if block.language in SHOWN and 'Next load' in block.text)
