@@ -15,7 +15,8 @@ CALLERS = 'package', 'scripts/bootstrap', 'scripts/build-qemu'
 FAKES = {'scripts/prepare-tree': 'echo "$PWD|$*"; exit 9',
          'scripts/find-features': '', 'scripts/fetch-guest': '',
          'scripts/fetch-libvirt': '', 'scripts/fetch-vhost': '',
-         'scripts/fetch-virt-install': '', 'build/venv/bin/python3': '',
+         'scripts/fetch-virt-install': '', 'scripts/fetch-debian-qemu': '',
+         'build/venv/bin/python3': '',
          'bin/dpkg-query': 'echo installed', 'bin/df': 'echo 99999999'}
 
 
