@@ -4,9 +4,11 @@ A load must do right by those who hold guest RAM: a process that QEMU shares it
 with, and devices by which the guest gives parts of it back and takes them.
 """
 
-# Takes: 70 s
+# Takes: 90 s
 
+import hashlib
 import os
+import random
 import secrets
 import shutil
 import time
@@ -20,6 +22,7 @@ from lib.guests import Linux
 from lib.io.vhost import StorageDaemon
 from lib.machine import MIB, PAGE, RAM, STRATEGIES, may_use
 from lib.patience import Limit
+from lib.storing import set_kind
 
 RAM_SIZE = 192 * MIB
 TIMEOUT = 60.0
@@ -252,14 +255,18 @@ def populated(guest: Linux) -> int:
     return PAGE * sum(bool(entry >> 62) for entry in entries)
 
 
+def vmem_args(memory: str) -> tuple[str, ...]:
+    return ('-m', 'maxmem=1G', '-object', VMEM_BACKENDS[memory],
+            '-device', 'virtio-mem-pci,id=vm0,memdev=vmem0,'
+                       f'requested-size={PLUGGED}')
+
+
 @SOME_WAYS
 @pytest.mark.each_value
 def test_virtio_mem(tmp_path, boot, memory, way):
     """The plugged part holds the guest's data, the rest has no pages."""
     with boot(tmp_path, 'virtio_mem', way, memory=memory,
-              args=('-m', 'maxmem=1G', '-object', VMEM_BACKENDS[memory],
-                    '-device', 'virtio-mem-pci,id=vm0,memdev=vmem0,'
-                               f'requested-size={PLUGGED}')) as guest:
+              args=vmem_args(memory)) as guest:
         wait_for(lambda: plugged(guest), PLUGGED)
         guest.run('mount -o remount,size=128M /run')
         guest.prepare_state(32)
@@ -276,4 +283,57 @@ def test_virtio_mem(tmp_path, boot, memory, way):
             assert plugged(guest) == PLUGGED
             assert guest.state() == state
             assert 32 * MIB <= populated(guest) <= PLUGGED
+        check_quiet(guest)
+
+
+def digests(guest: Linux) -> dict[int, bytes]:
+    """By size, of each memory file that is mapped."""
+    found = {}
+    for fd in Path(f'/proc/{guest.process.pid}/fd').iterdir():
+        if 'memory-backend-memfd' in os.readlink(fd):
+            with open(fd, 'rb') as f:
+                found[fd.stat().st_size] = hashlib.file_digest(
+                    f, 'blake2b').digest()
+    assert found.keys() == {RAM_SIZE, VMEM_SIZE}
+    return found
+
+
+def save_with(guest: Linux, tag: str, size: int, kind: str
+              ) -> tuple[int, dict[int, bytes]]:
+    """A snapshot of @kind of a guest with @size plugged."""
+    plug(guest, size)
+    guest.run(f'echo {tag} >/run/mark')
+    set_kind(guest, kind)
+    guest.stop()
+    guest.save(tag)
+    saved = size, digests(guest)
+    guest.cont()
+    return saved
+
+
+def test_virtio_mem_in_many_snapshots(tmp_path, boot, rng: random.Random):
+    """Of both kinds, each with another size, in any order."""
+    with boot(tmp_path, 'virtio_mem', 'rewind', memory='shared',
+              args=vmem_args('shared')) as guest:
+        wait_for(lambda: plugged(guest), PLUGGED)
+        guest.run('mount -o remount,size=128M /run')
+        guest.prepare_state(16)
+        sizes = PLUGGED, 3 * PLUGGED, 0, 2 * PLUGGED
+        saved = {f't{n}': save_with(guest, f't{n}', size,
+                                    ('image', 'memory')[n // 2])
+                 for n, size in enumerate(sizes)}
+        state = guest.state().checksum
+        for _ in range(rounds(24, 5)):
+            if rng.random() < 0.5:
+                use_memory(guest, 48)
+            guest.stop()
+            tag = rng.choice(list(saved))
+            guest.load(tag, rng.choice(('hmp', 'qmp')))
+            check_strategy(guest, 'rewind')
+            size, content = saved[tag]
+            assert plugged(guest) == size >= populated(guest)
+            assert digests(guest) == content
+            guest.cont()
+            assert guest.run('cat /run/mark') == tag
+            assert guest.state().checksum == state
         check_quiet(guest)

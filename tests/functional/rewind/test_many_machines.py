@@ -14,6 +14,7 @@ from lib.content import assert_same_ram
 from lib.dma import SCRATCH, Balloon
 from lib.effort import rounds
 from lib.guests import PAGE
+from lib.kernel import needs_kernel
 from lib.machine import MIB, MachineError
 from lib.rewinding import RAM_SIZE, Still, assert_rewound
 from lib.screens import ADDRESS, VGA
@@ -265,6 +266,38 @@ def test_video_memory(tmp_path, first, second):
                 VGA.map(guest.qtest)
                 assert_same_ram(VGA.image(guest), images[value])
                 assert VGA.last(guest)['dirty-pages'] <= MIB // PAGE + 1
+
+
+@needs_kernel
+def test_video_memory_and_devices_in_any_order(tmp_path, rng):
+    """The kernel watches it, and unchanged devices are left alone."""
+    with Still(tmp_path, ',verify=on', args=(*VGA.args,)) as guest:
+        def put(place: int, value: int) -> None:
+            guest.qtest.ask(f'memset {ADDRESS + place * MIB // 2:#x} {MIB:#x} '
+                            f'{value}')
+            guest.put(place, value, 3)
+            guest.qtest.out('b', 0x21, value)       # what the PIC masks
+
+        VGA.map(guest.qtest)
+        VGA.fill(guest.qtest, 4 * MIB)
+        images = {}
+        for value in range(6):
+            put(value, value)
+            save(guest, f's{value}', KINDS[value % 2])
+            images[value] = VGA.image(guest), guest.ram_image()
+        kept, value = 0, 5
+        for _ in range(rounds(80, 20)):
+            if rng.random() < 0.5:
+                put(rng.randrange(7), rng.randrange(0x80, 0x100))
+            value = rng.choice((value, *images))
+            guest.load(f's{value}')
+            assert_same_ram(guest.ram_image(), images[value][1])
+            assert 'the kernel has reported' in VGA.last(guest)['reason']
+            kept += guest.last_load()['devices-kept']
+            assert int(guest.qtest.ask('inb 0x21'), 0) == value
+            VGA.map(guest.qtest)
+            assert_same_ram(VGA.image(guest), images[value][0])
+        assert kept
 
 
 @pytest.mark.parametrize('second', KINDS)

@@ -11,9 +11,10 @@ RAM_RESET_LONG=1 loads 1,000 times.
 """
 
 # Alone: DPDK's testpmd takes a processor of its own
-# Takes: 30 s
+# Takes: 75 s
 # Long: nothing else may run meanwhile; test_vhost_rings.py has a vhost device
 
+import hashlib
 import random
 import shutil
 import time
@@ -28,6 +29,7 @@ from lib.io.guest import BOOTED
 from lib.io.vhost import BLOCK, Echo, Served, StorageDaemon, stamped
 from lib.machine import MIB, MachineError
 from lib.patience import Limit
+from lib.storing import set_kind
 
 SIZE = 8 * MIB
 # Requests a second, a tenth of which is not delayed; there are always 12
@@ -37,6 +39,8 @@ SOME = 48 * BLOCK
 TIMEOUT = 60.0
 REWIND = {'strategy': 'auto', 'options': ',rewind=on,verify=on'}
 DISKS = {'slow': '/dev/vda', 'fast': '/dev/vdb'}
+# With room for many snapshots
+MANY = REWIND | {'options': REWIND['options'] + ',rewind-limit=1G'}
 Start = Callable[..., Served]
 
 
@@ -115,6 +119,70 @@ def test_disks_at_work(start, daemons):
         guest.load('s')
         guest.check_progress()
     assert not any(daemon.log() for daemon in daemons)
+
+
+def digest(guest: Served) -> bytes:
+    return hashlib.blake2b(guest.ram_image()).digest()
+
+
+def go_anywhere(guest: Served, saved: dict[str, bytes], rng: random.Random,
+                meanwhile: Callable[[], None]) -> None:
+    """Each load is a rewind, and RAM is what it was."""
+    for _ in range(rounds(40, 6)):
+        meanwhile()
+        tag = rng.choice(list(saved))
+        # of a guest that stands, and of one that runs
+        if stopped := rng.random() < 0.7:
+            guest.stop()
+        guest.load(tag, rng.choice(('hmp', 'qmp')))
+        check_rewound(guest)
+        if stopped:
+            assert digest(guest) == saved[tag]
+            guest.cont()
+        assert guest.run('cat /run/mark') == tag
+
+
+def save_some(guest: Served, meanwhile: Callable[[], None]
+              ) -> dict[str, bytes]:
+    """Of both kinds; they are at work before each of them."""
+    saved = {}
+    for n in range(5):
+        tag = f't{n}'
+        guest.run(f'echo {tag} >/run/mark; dd if=/dev/urandom of=/run/state '
+                  f'bs=1M count={n + 1} 2>/dev/null')
+        meanwhile()
+        set_kind(guest, ('image', 'memory')[n % 2])
+        guest.stop()
+        guest.save(tag)
+        saved[tag] = digest(guest)
+        guest.cont()
+    return saved
+
+
+def test_many_snapshots_of_disks(start, daemons, rng):
+    """Requests are under way at each save and load."""
+    def meanwhile() -> None:
+        wait_for_requests(daemons)
+
+    with start(**MANY) as guest:
+        guest.churn()
+        go_anywhere(guest, save_some(guest, meanwhile), rng, meanwhile)
+        guest.check_progress()
+    assert not any(daemon.log() for daemon in daemons)
+
+
+def test_many_snapshots_of_a_network(tmp_path, rng):
+    with Echo(tmp_path) as echo, \
+            Served(tmp_path, [echo], disks={}, **MANY) as guest:
+        def meanwhile() -> None:
+            before = guest.received()
+            guest.wait_for(lambda: {} if guest.received() > before + 20 else
+                           {'net': guest.received()})
+
+        guest.load_drivers(Served.MODULES)
+        guest.run('ip link set eth0 up && chatter ethernet eth0 & true')
+        go_anywhere(guest, save_some(guest, meanwhile), rng, meanwhile)
+        meanwhile()
 
 
 def test_network_at_work(tmp_path):
