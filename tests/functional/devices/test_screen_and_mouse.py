@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from lib.dma import Qtest
+from lib.dma import Qtest, QtestMachine
 from lib.guests import Ring3
+from lib.machine import MIB
 from lib.rewinding import RAM_SIZE, assert_rewound
 from lib.screens import picture, without_cursor, write_glyph
 
 VMMOUSE_COMMAND, READ_ID, DISABLE = 41, 0x45414552, 0xf5
+KEYBOARD, SET_LEDS = 0x60, 0xed
 BLINK = 0.25                    # seconds for which the cursor stays as it is
 
 
@@ -129,3 +131,16 @@ def test_mouse_stays_the_users_if_the_guest_uses_none(guest):
         guest.use_mouse(other)
         guest.load_kept()
         assert guest.mouse() == other
+
+
+@pytest.mark.parametrize('options', ('', ',rewind=on'))
+def test_keyboard_leds(tmp_path, options):
+    """A snapshot in which they are off does not name them."""
+    with QtestMachine(tmp_path, ram=8 * MIB, strategy='auto',
+                      options=options + ',verify=on') as guest:
+        guest.save('off')
+        for value in SET_LEDS, 7:
+            guest.qtest.out('b', KEYBOARD, value)
+        guest.save('on')
+        for tag in 'off', 'off', 'on', 'off', 'on', 'on':
+            guest.load(tag)
