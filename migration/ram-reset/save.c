@@ -175,13 +175,14 @@ void ram_reset_do_save_page(QEMUFile *f, const RAMBlock *rb, ram_addr_t offset)
 void ram_reset_save_ram_done(QEMUFile *f)
 {
     qatomic_set(&ram_reset_flags.saving, false);
-    if (save.places && is_savevm()) {
-        page_places_zeros(save.places, stat64_get(&mig_stats.zero_pages));
-    }
     /* Bitmaps, and devices of these targets, may lie between RAM sections */
     save.ram_end = migrate_dirty_bitmaps() || migrate_mapped_ram() ||
                    qemu_arch_available(QEMU_ARCH_PPC | QEMU_ARCH_S390X)
                    ? 0 : qemu_file_transferred(f) + RAM_RECORD;
+    if (save.places && is_savevm()) {
+        page_places_zeros(save.places, stat64_get(&mig_stats.zero_pages));
+        page_places_set_footer(save.places, save.ram_end);
+    }
 }
 
 /* When the snapshot has been made, the active layer has no VM state any more */

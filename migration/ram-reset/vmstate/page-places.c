@@ -10,35 +10,68 @@
 #include "migration/ram-reset/vmstate/format.h"
 #include "migration/ram-reset/vmstate/page-places.h"
 
+typedef struct PlacesBlock {
+    char *name;
+    GArray *runs;               /* of PageRun */
+    uint64_t next;              /* the page behind that of the last record */
+} PlacesBlock;
+
 struct PagePlaces {
-    GHashTable *runs;           /* RAMBlock -> GArray of PageRun */
-    const RAMBlock *last;       /* whose runs are @current */
-    GArray *current;
+    GHashTable *blocks;         /* RAMBlock -> PlacesBlock */
+    const RAMBlock *last;       /* that of @current */
+    PlacesBlock *current;
     int64_t next;               /* position of the next record */
-    int64_t end;
-    uint64_t passed;            /* pages of all records */
+    int64_t end, footer;
+    uint64_t passed;            /* pages of all first records */
+    bool again;                 /* second records have begun */
     bool lost;
 };
 
-static void free_array(gpointer array)
+static void free_block(gpointer opaque)
 {
-    g_array_unref(array);
+    PlacesBlock *block = opaque;
+
+    g_array_unref(block->runs);
+    g_free(block->name);
+    g_free(block);
 }
 
 PagePlaces *page_places_new(void)
 {
     PagePlaces *p = g_new0(PagePlaces, 1);
 
-    p->runs = g_hash_table_new_full(NULL, NULL, NULL, free_array);
+    p->blocks = g_hash_table_new_full(NULL, NULL, NULL, free_block);
     return p;
 }
 
 void page_places_free(PagePlaces *p)
 {
     if (p) {
-        g_hash_table_unref(p->runs);
+        g_hash_table_unref(p->blocks);
         g_free(p);
     }
+}
+
+PagePlaces *page_places_copy(const PagePlaces *p)
+{
+    PagePlaces *copy = page_places_new();
+    GHashTableIter iter;
+    gpointer rb, value;
+
+    g_hash_table_iter_init(&iter, p->blocks);
+    while (g_hash_table_iter_next(&iter, &rb, &value)) {
+        const PlacesBlock *from = value;
+        PlacesBlock *to = g_new0(PlacesBlock, 1);
+
+        to->name = g_strdup(from->name);
+        to->runs = g_array_new(false, false, sizeof(PageRun));
+        g_array_append_vals(to->runs, from->runs->data, from->runs->len);
+        g_hash_table_insert(copy->blocks, rb, to);
+    }
+    copy->passed = p->passed;
+    copy->lost = p->lost;
+    copy->again = true;
+    return copy;
 }
 
 /* A block that has records of zero pages only has no run */
@@ -48,10 +81,12 @@ static void enter_block(PagePlaces *p, const RAMBlock *rb)
         return;
     }
     p->last = rb;
-    p->current = g_hash_table_lookup(p->runs, rb);
+    p->current = g_hash_table_lookup(p->blocks, rb);
     if (!p->current) {
-        p->current = g_array_new(false, false, sizeof(PageRun));
-        g_hash_table_insert(p->runs, (gpointer)rb, p->current);
+        p->current = g_new0(PlacesBlock, 1);
+        p->current->name = g_strdup(rb->idstr);
+        p->current->runs = g_array_new(false, false, sizeof(PageRun));
+        g_hash_table_insert(p->blocks, (gpointer)rb, p->current);
     }
 }
 
@@ -59,13 +94,13 @@ static void enter_block(PagePlaces *p, const RAMBlock *rb)
 static void put_page(PagePlaces *p, ram_addr_t offset, int64_t at, bool named)
 {
     uint64_t size = qemu_target_page_size(), page = offset / size;
-    PageRun *run;
+    GArray *runs = p->current->runs;
+    PageRun *run = runs->len ? &g_array_index(runs, PageRun, runs->len - 1)
+                             : NULL;
 
     p->end = at + size;
-    p->passed++;
-    run = p->current->len ? &g_array_index(p->current, PageRun,
-                                           p->current->len - 1) : NULL;
-    if (run && page < run->page + run->nr) {
+    p->passed += !p->again;
+    if (run && page < run->page + run->nr && !p->again) {
         p->lost = true;
     } else if (run && page == run->page + run->nr &&
                at == run->at + run->nr * (size + RAM_RECORD)) {
@@ -73,7 +108,7 @@ static void put_page(PagePlaces *p, ram_addr_t offset, int64_t at, bool named)
     } else {
         PageRun one = { .page = page, .nr = 1, .at = at, .named = named };
 
-        g_array_append_val(p->current, one);
+        g_array_append_val(runs, one);
     }
 }
 
@@ -95,16 +130,21 @@ void page_places_begin_section(PagePlaces *p, int64_t at)
 void page_places_record(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
                         int flags)
 {
+    uint64_t page = offset / qemu_target_page_size();
+
     if (p->lost) {
         return;
     }
     enter_block(p, rb);
+    p->again |= page < p->current->next;
+    p->current->next = page + 1;
     p->next += flags & RAM_SAVE_FLAG_CONTINUE
                ? RAM_RECORD : RAM_RECORD + 1 + strlen(rb->idstr);
     switch (flags & ~RAM_SAVE_FLAG_CONTINUE) {
     case RAM_SAVE_FLAG_ZERO:
         p->next += ZERO_RECORD - RAM_RECORD;
         p->passed++;
+        p->lost |= p->again;
         break;
     case RAM_SAVE_FLAG_PAGE:
         put_page(p, offset, p->next, !(flags & RAM_SAVE_FLAG_CONTINUE));
@@ -119,25 +159,83 @@ void page_places_zeros(PagePlaces *p, uint64_t nr)
 {
     p->next += nr * ZERO_RECORD;
     p->passed += nr;
+    if (p->current) {
+        p->current->next += nr;
+    }
 }
 
 /* A section ends with a record that has flags only */
 void page_places_end_section(PagePlaces *p, int64_t at)
 {
     p->lost |= at != p->next + RAM_RECORD;
+    p->footer = at;
+}
+
+void page_places_set_footer(PagePlaces *p, int64_t at)
+{
+    p->footer = at;
 }
 
 const GArray *page_places_runs(const PagePlaces *p, const RAMBlock *rb)
 {
-    return p->lost ? NULL : g_hash_table_lookup(p->runs, rb);
+    const PlacesBlock *block = p->lost ? NULL
+                                       : g_hash_table_lookup(p->blocks, rb);
+
+    return block ? block->runs : NULL;
 }
 
-bool page_places_have_all(const PagePlaces *p, uint64_t pages)
+const GArray *page_places_runs_of(const PagePlaces *p, const char *name,
+                                  bool *lost)
 {
+    GHashTableIter iter;
+    gpointer value;
+
+    *lost = p->lost;
+    g_hash_table_iter_init(&iter, p->blocks);
+    while (!p->lost && g_hash_table_iter_next(&iter, NULL, &value)) {
+        const PlacesBlock *block = value;
+
+        if (!strcmp(block->name, name)) {
+            return block->runs;
+        }
+    }
+    return NULL;
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+    const PageRun *x = a, *y = b;
+
+    return x->page < y->page ? -1 : x->page > y->page;
+}
+
+/* Second records came later; false if a page has two that are not zero */
+static bool sort_runs(GArray *runs)
+{
+    qsort(runs->data, runs->len, sizeof(PageRun), compare_runs);
+    for (unsigned i = 1; i < runs->len; i++) {
+        const PageRun *run = &g_array_index(runs, PageRun, i);
+
+        if (run[-1].page + run[-1].nr > run->page) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool page_places_have_all(PagePlaces *p, uint64_t pages)
+{
+    GHashTableIter iter;
+    gpointer value;
+
+    g_hash_table_iter_init(&iter, p->blocks);
+    while (p->again && g_hash_table_iter_next(&iter, NULL, &value)) {
+        p->lost |= !sort_runs(((PlacesBlock *)value)->runs);
+    }
     return !p->lost && p->passed == pages;
 }
 
 int64_t page_places_end(const PagePlaces *p)
 {
-    return p->end;
+    return p->footer > 0 ? p->footer + SECTION_FOOTER : p->end;
 }

@@ -15,6 +15,9 @@
  * not fit, the places are lost, and there are no runs.  Positions are in bytes
  * from the start of the VM state, numbers of pages in target pages.  All
  * functions need the BQL.
+ *
+ * A snapshot that was stored from memory may have second records behind all
+ * others, of pages whose first record is of a zero page.
  */
 typedef struct PagePlaces PagePlaces;
 
@@ -35,6 +38,12 @@ typedef struct PageRun {
 
 PagePlaces *page_places_new(void);
 void page_places_free(PagePlaces *p);
+
+/**
+ * page_places_copy: a copy of all places, to which second records are added;
+ * owned by the caller
+ */
+PagePlaces *page_places_copy(const PagePlaces *p);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(PagePlaces, page_places_free)
 
 /**
@@ -61,6 +70,12 @@ void page_places_zeros(PagePlaces *p, uint64_t nr);
 void page_places_end_section(PagePlaces *p, int64_t at);
 
 /**
+ * page_places_set_footer: the footer of the last section is at @at; unknown if
+ * that is not positive
+ */
+void page_places_set_footer(PagePlaces *p, int64_t at);
+
+/**
  * page_places_put: the content of the page of @rb at @offset is at @at
  */
 void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
@@ -75,13 +90,27 @@ void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
 const GArray *page_places_runs(const PagePlaces *p, const RAMBlock *rb);
 
 /**
- * page_places_have_all: whether each of @pages pages was noted, or counted as
- * zero, so that the runs have all that are not zero
+ * page_places_runs_of: the same, for the block of this name
+ *
+ * @lost: set to whether the places are lost
+ *
+ * Returns: an array of PageRun, owned by @p; NULL if @lost, or no page of the
+ *     block was noted
  */
-bool page_places_have_all(const PagePlaces *p, uint64_t pages);
+const GArray *page_places_runs_of(const PagePlaces *p, const char *name,
+                                  bool *lost);
 
 /**
- * page_places_end: the position behind the last page of all blocks
+ * page_places_have_all: whether each of @pages pages was noted, or counted as
+ * zero, so that the runs have all that are not zero
+ *
+ * Call this when all have been noted, before the runs are used.
+ */
+bool page_places_have_all(PagePlaces *p, uint64_t pages);
+
+/**
+ * page_places_end: the position behind the footer of the last section; behind
+ * the last page of all blocks if that is not known
  */
 int64_t page_places_end(const PagePlaces *p);
 
