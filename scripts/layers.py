@@ -17,7 +17,8 @@ ENGINE = 'system/ram-reset'
 SNAPSHOTS = 'migration/ram-reset'
 
 # Files in migration/ram-reset/ that the course of a load and of a save calls
-CHECKS = ('check', 'layout', 'plan', 'devices', 'baseline', 'partial-load')
+CHECKS = ('check', 'layout', 'plan', 'devices', 'baseline', 'partial-load',
+          'page-store', 'parents', 'qcow2')
 
 # The order of the rooms, from the top of the house to its ground: the name of
 # each, and the files in it, of which the longest pattern counts.  Code may use

@@ -58,7 +58,7 @@ RamResetSaveKind ram_reset_save_kind(void);
  * @is_there: whether the image is still there; this is fast
  * @is_of: whether the store reads a snapshot of @bs with this @id and @name, one
  *     of which may be NULL
- * @free: free the store
+ * @free: drop a reference; the last one frees the store
  */
 typedef struct RamResetPageStore RamResetPageStore;
 struct RamResetPageStore {
@@ -192,6 +192,20 @@ bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
  */
 const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,
                                     uint64_t page);
+
+/**
+ * ram_reset_point_diff: find the pages of a block in which two points may
+ * differ, which are there
+ *
+ * @pages: the bits of these pages are set; of ram_reset_point_block()
+ */
+void ram_reset_point_diff(uint64_t point, uint64_t other, unsigned block,
+                          unsigned long *pages);
+
+/**
+ * ram_reset_point_count_diff: the number of such pages of all blocks
+ */
+uint64_t ram_reset_point_count_diff(uint64_t point, uint64_t other);
 
 /**
  * ram_reset_point_fits: whether RAM has the blocks that it had when the point

@@ -12,6 +12,8 @@
 #include "migration/misc.h"
 #include "migration/options.h"
 #include "migration/ram-reset/baseline.h"
+#include "migration/ram-reset/page-store.h"
+#include "migration/ram-reset/parents.h"
 
 /* A point is wasted if no load rewinds to it; limit for a row of them */
 #define MAX_WASTED 2
@@ -94,6 +96,8 @@ static bool pinned_point_is_valid(const RamResetSnapshot *s)
 static void record_baseline(RamResetSnapshot *s, bool loaded,
                             RamResetPageStore *store)
 {
+    RamResetPageStore *parent;
+
     watch_migration();
     ram_reset_snapshot_set_current(s);
     if (s->vmstate || (loaded && pinned_point_is_valid(s))) {
@@ -110,6 +114,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded,
         ram_reset_page_store_free(store);
         return;
     }
+    parent = page_store_ref(store);
     s->point = ram_reset_take_point(loaded, 0, store, loaded
                                     ? make_room_for_load : make_room_for_save);
     s->ignore_shared = migrate_ignore_shared();
@@ -118,6 +123,7 @@ static void record_baseline(RamResetSnapshot *s, bool loaded,
     if (s->point && s->ram_end <= 0) {
         ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
     }
+    ram_reset_parents_add(s, parent);
 }
 
 void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store)

@@ -23,6 +23,7 @@
 typedef struct ImageStore {
     RamResetPageStore parent;
 
+    unsigned refs;
     char *node;                 /* name of the node with the image */
     QEMUSnapshotInfo info;
     PagePlaces *places;
@@ -117,10 +118,18 @@ static int read_pages(const PageRead *r, const PageRun *run, uint64_t page,
     return ret;
 }
 
+bool page_store_has_snapshot(const RamResetPageStore *store)
+{
+    const ImageStore *s = (const ImageStore *)store;
+    BlockDriverState *bs = bdrv_find_node(s->node);
+
+    return bs && !ram_reset_snapshot_is_gone(bs, &s->info);
+}
+
 static bool check_snapshot(const ImageStore *s, BlockDriverState *bs,
                            Error **errp)
 {
-    if (bs && !ram_reset_snapshot_is_gone(bs, &s->info)) {
+    if (page_store_has_snapshot(&s->parent)) {
         return true;
     }
     error_setg(errp, "snapshot '%s' cannot be read: node '%s' %s", s->info.name,
@@ -196,6 +205,9 @@ static void store_free(RamResetPageStore *store)
 {
     ImageStore *s = (ImageStore *)store;
 
+    if (--s->refs) {
+        return;
+    }
     page_places_free(s->places);
     ram_reset_qcow2_places_free(s->clusters);
     g_free(s->node);
@@ -203,21 +215,12 @@ static void store_free(RamResetPageStore *store)
     g_free(s);
 }
 
-RamResetPageStore *page_store_new(BlockDriverState *bs, PagePlaces *places)
+/* Takes over @places and @clusters */
+static RamResetPageStore *store_new(BlockDriverState *bs, PagePlaces *places,
+                                    Qcow2Places *clusters)
 {
-    g_autoptr(PagePlaces) p = places;
-    Qcow2Places *clusters;
-    ImageStore *s;
+    ImageStore *s = g_new0(ImageStore, 1);
 
-    if (!p ||
-        !page_places_have_all(p, ram_bytes_total() / qemu_target_page_size())) {
-        return NULL;
-    }
-    clusters = ram_reset_qcow2_find_vmstate(bs, page_places_end(p));
-    if (!clusters) {
-        return NULL;
-    }
-    s = g_new0(ImageStore, 1);
     s->parent = (RamResetPageStore) {
         .find = store_find,
         .read = store_read,
@@ -225,10 +228,64 @@ RamResetPageStore *page_store_new(BlockDriverState *bs, PagePlaces *places)
         .is_of = store_is_of,
         .free = store_free,
     };
+    s->refs = 1;
     s->node = g_strdup(ram_reset_qcow2_node(bs));
-    s->places = g_steal_pointer(&p);
+    s->places = places;
     s->clusters = clusters;
     return &s->parent;
+}
+
+static bool store_has_all(PagePlaces *p)
+{
+    return p && page_places_have_all(p, ram_bytes_total() /
+                                        qemu_target_page_size());
+}
+
+RamResetPageStore *page_store_new(BlockDriverState *bs, PagePlaces *places)
+{
+    g_autoptr(PagePlaces) p = places;
+    Qcow2Places *clusters;
+
+    if (!store_has_all(p)) {
+        return NULL;
+    }
+    clusters = ram_reset_qcow2_find_vmstate(bs, page_places_end(p));
+    return clusters ? store_new(bs, g_steal_pointer(&p), clusters) : NULL;
+}
+
+RamResetPageStore *page_store_of_stored(BlockDriverState *bs,
+                                        const RamResetSnapshot *snapshot,
+                                        PagePlaces *places,
+                                        Qcow2Places *clusters)
+{
+    RamResetPageStore *store;
+
+    if (!store_has_all(places)) {
+        page_places_free(places);
+        ram_reset_qcow2_places_free(clusters);
+        return NULL;
+    }
+    store = store_new(bs, places, clusters);
+    page_store_set_snapshot(store, snapshot);
+    return store;
+}
+
+RamResetPageStore *page_store_ref(RamResetPageStore *store)
+{
+    if (store) {
+        ((ImageStore *)store)->refs++;
+    }
+    return store;
+}
+
+const PagePlaces *page_store_places(const RamResetPageStore *store)
+{
+    return ((const ImageStore *)store)->places;
+}
+
+const Qcow2Places *page_store_clusters(const RamResetPageStore *store)
+{
+    return ((const ImageStore *)store)->clusters;
 }
 
 void page_store_set_snapshot(RamResetPageStore *store,

@@ -9,10 +9,9 @@
 #include "qemu/bswap.h"
 #include "qemu/memalign.h"
 #include "qemu/units.h"
-#include "block/aio-wait.h"
 #include "block/block_int.h"
 #include "block/qcow2.h"
-#include "migration/ram-reset/qcow2.h"
+#include "migration/ram-reset/qcow2-locked.h"
 #include "migration/ram-reset/qcow2-store.h"
 
 /*
@@ -33,31 +32,22 @@ typedef struct StoreRun {
 
 struct Qcow2Store {
     BlockDriverState *bs;       /* the qcow2 image; holds a reference */
-    GArray *pieces;             /* StoreRun, in the order of the VM state */
+    GArray *clusters;           /* uint64_t: of the VM state, in the file */
+    GArray *pieces;             /* StoreRun: those of them it has allocated */
     StoreRun tables;
     StoreRun last;              /* the room that was found last */
     int nb_tables;
     bool attached;
 };
 
-/* Work on the image's refcounts; a coroutine can wait for the image's lock */
-typedef struct StoreWork {
-    Qcow2Store *store;
-    StoreRun run;
-    bool free;                  /* free all; otherwise allocate @run */
-    int ret;
-} StoreWork;
-
 static int coroutine_fn GRAPH_RDLOCK store_co_allocate(BlockDriverState *bs,
-                                                       StoreRun *run)
+                                                       void *opaque)
 {
-    int ret;
+    StoreRun *run = opaque;
+    int ret = ram_reset_qcow2_may_change(bs);
 
-    if (!bs->drv) {
-        return -ENOMEDIUM;
-    }
-    if (bdrv_is_read_only(bs) || (bs->open_flags & BDRV_O_INACTIVE)) {
-        return -EPERM;
+    if (ret < 0) {
+        return ret;
     }
     run->offset = qcow2_alloc_clusters(bs, run->bytes);
     if (run->offset < 0) {
@@ -70,9 +60,10 @@ static int coroutine_fn GRAPH_RDLOCK store_co_allocate(BlockDriverState *bs,
     return ret;
 }
 
-static void coroutine_fn GRAPH_RDLOCK store_co_free(Qcow2Store *store)
+static int coroutine_fn GRAPH_RDLOCK store_co_free(BlockDriverState *bs,
+                                                   void *opaque)
 {
-    BlockDriverState *bs = store->bs;
+    Qcow2Store *store = opaque;
 
     for (unsigned i = 0; i < store->pieces->len; i++) {
         StoreRun *run = &g_array_index(store->pieces, StoreRun, i);
@@ -86,51 +77,19 @@ static void coroutine_fn GRAPH_RDLOCK store_co_free(Qcow2Store *store)
         qcow2_free_clusters(bs, store->tables.offset, store->tables.bytes,
                             QCOW2_DISCARD_OTHER);
     }
-}
-
-static void coroutine_fn store_co_work(void *opaque)
-{
-    StoreWork *work = opaque;
-    BlockDriverState *bs = work->store->bs;
-    int ret = 0;
-
-    GRAPH_RDLOCK_GUARD();
-    if (bs->drv) {
-        BDRVQcow2State *s = bs->opaque;
-
-        qemu_co_mutex_lock(&s->lock);
-        if (work->free) {
-            store_co_free(work->store);
-        } else {
-            ret = store_co_allocate(bs, &work->run);
-        }
-        qemu_co_mutex_unlock(&s->lock);
-    } else {
-        ret = -ENOMEDIUM;
-    }
-    work->ret = ret;
-    aio_wait_kick();
-}
-
-static int store_do_work(StoreWork *work)
-{
-    work->ret = -EINPROGRESS;
-    aio_co_enter(qemu_get_aio_context(),
-                 qemu_coroutine_create(store_co_work, work));
-    AIO_WAIT_WHILE_UNLOCKED(NULL, work->ret == -EINPROGRESS);
-    return work->ret;
+    return 0;
 }
 
 static bool store_allocate(Qcow2Store *store, uint64_t bytes, Error **errp)
 {
-    StoreWork work = { .store = store, .run = { .bytes = bytes } };
-    int ret = store_do_work(&work);
+    StoreRun run = { .bytes = bytes };
+    int ret = ram_reset_qcow2_locked(store->bs, store_co_allocate, &run);
 
     if (ret < 0) {
         error_setg_errno(errp, -ret, "The image has no room for the VM state");
         return false;
     }
-    store->last = work.run;
+    store->last = run;
     return true;
 }
 
@@ -150,6 +109,7 @@ Qcow2Store *qcow2_store_new(BlockDriverState *bs, Error **errp)
     }
     store = g_new0(Qcow2Store, 1);
     store->bs = image;
+    store->clusters = g_array_new(false, false, sizeof(uint64_t));
     store->pieces = g_array_new(false, false, sizeof(StoreRun));
     bdrv_ref(image);
     return store;
@@ -157,11 +117,10 @@ Qcow2Store *qcow2_store_new(BlockDriverState *bs, Error **errp)
 
 void qcow2_store_free(Qcow2Store *store)
 {
-    StoreWork work = { .store = store, .free = true };
-
     if (!store->attached) {
-        store_do_work(&work);
+        ram_reset_qcow2_locked(store->bs, store_co_free, store);
     }
+    g_array_unref(store->clusters);
     g_array_unref(store->pieces);
     bdrv_unref(store->bs);
     g_free(store);
@@ -174,7 +133,24 @@ size_t qcow2_store_piece(const Qcow2Store *store)
     return MAX(STORE_PIECE, s->cluster_size);
 }
 
-bool qcow2_store_next(Qcow2Store *store, uint64_t bytes, Error **errp)
+size_t qcow2_store_cluster(const Qcow2Store *store)
+{
+    return ((BDRVQcow2State *)store->bs->opaque)->cluster_size;
+}
+
+BlockDriverState *qcow2_store_image(const Qcow2Store *store)
+{
+    return store->bs;
+}
+
+Qcow2Places *qcow2_store_places(const Qcow2Store *store)
+{
+    return ram_reset_qcow2_places_new(qcow2_store_cluster(store),
+                                      store->clusters);
+}
+
+static bool store_allocate_piece(Qcow2Store *store, uint64_t bytes,
+                                 Error **errp)
 {
     if (!store_allocate(store, bytes, errp)) {
         return false;
@@ -183,19 +159,55 @@ bool qcow2_store_next(Qcow2Store *store, uint64_t bytes, Error **errp)
     return true;
 }
 
+bool qcow2_store_next(Qcow2Store *store, uint64_t bytes, Error **errp)
+{
+    if (!store_allocate_piece(store, bytes, errp)) {
+        return false;
+    }
+    for (uint64_t at = 0; at < bytes; at += qcow2_store_cluster(store)) {
+        uint64_t cluster = store->last.offset + at;
+
+        g_array_append_val(store->clusters, cluster);
+    }
+    return true;
+}
+
+void qcow2_store_share(Qcow2Store *store, const uint64_t *clusters,
+                       uint64_t nr)
+{
+    assert(!store->clusters->len);
+    g_array_append_vals(store->clusters, clusters, nr);
+}
+
+const GArray *qcow2_store_attached(const Qcow2Store *store)
+{
+    return store->attached ? store->clusters : NULL;
+}
+
+bool qcow2_store_replace(Qcow2Store *store, const GArray *list, Error **errp)
+{
+    size_t size = qcow2_store_cluster(store);
+
+    if (!store_allocate_piece(store, list->len * size, errp)) {
+        return false;
+    }
+    for (unsigned i = 0; i < list->len; i++) {
+        g_array_index(store->clusters, uint64_t,
+                      g_array_index(list, uint64_t, i)) =
+            store->last.offset + i * size;
+    }
+    return true;
+}
+
 /* All entries of all tables lie one after another */
 static void store_fill_tables(const Qcow2Store *store, uint64_t *entries)
 {
     BDRVQcow2State *s = store->bs->opaque;
 
-    for (unsigned i = 0; i < store->pieces->len; i++) {
-        StoreRun run = g_array_index(store->pieces, StoreRun, i);
-
-        for (uint64_t at = 0; at < run.bytes; at += s->cluster_size) {
-            *entries++ = cpu_to_be64(run.offset + at);
-            if (has_subclusters(s)) {
-                *entries++ = cpu_to_be64(QCOW_L2_BITMAP_ALL_ALLOC);
-            }
+    for (unsigned i = 0; i < store->clusters->len; i++) {
+        *entries++ = cpu_to_be64(g_array_index(store->clusters, uint64_t, i));
+        if (has_subclusters(s)) {
+            *entries++ = cpu_to_be64(QCOW_L2_BITMAP_ALL_ALLOC);
         }
     }
 }
@@ -204,13 +216,8 @@ bool qcow2_store_tables(Qcow2Store *store, uint8_t **tables, uint64_t *bytes,
                         Error **errp)
 {
     BDRVQcow2State *s = store->bs->opaque;
-    uint64_t clusters = 0;
 
-    for (unsigned i = 0; i < store->pieces->len; i++) {
-        clusters += g_array_index(store->pieces, StoreRun, i).bytes >>
-                    s->cluster_bits;
-    }
-    store->nb_tables = DIV_ROUND_UP(clusters, s->l2_size);
+    store->nb_tables = DIV_ROUND_UP(store->clusters->len, s->l2_size);
     *bytes = (uint64_t)store->nb_tables * s->cluster_size;
     if (!store_allocate(store, *bytes, errp)) {
         return false;
@@ -231,6 +238,16 @@ int coroutine_fn qcow2_store_co_write(Qcow2Store *store, const uint8_t *buf,
     }
     assert(bytes == store->last.bytes);
     return bdrv_co_pwrite(store->bs->file, store->last.offset, bytes, buf, 0);
+}
+
+void qcow2_store_count(const Qcow2Store *store, uint64_t *shared, uint64_t *own)
+{
+    *own = store->nb_tables;
+    for (unsigned i = 0; i < store->pieces->len; i++) {
+        *own += g_array_index(store->pieces, StoreRun, i).bytes /
+                qcow2_store_cluster(store);
+    }
+    *shared = store->clusters->len + store->nb_tables - *own;
 }
 
 int coroutine_fn qcow2_store_co_flush(Qcow2Store *store)

@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/host-utils.h"
 #include "block/block_int.h"
 #include "block/qcow2.h"
 #include "migration/ram-reset/qcow2.h"
@@ -152,9 +153,26 @@ Qcow2Places *ram_reset_qcow2_find_vmstate(BlockDriverState *bs, int64_t end)
     return p;
 }
 
+Qcow2Places *ram_reset_qcow2_places_new(size_t cluster_size,
+                                        const GArray *clusters)
+{
+    Qcow2Places *p = g_malloc(sizeof(*p) + clusters->len * sizeof(p->at[0]));
+
+    p->cluster_bits = ctz64(cluster_size);
+    p->nr = clusters->len;
+    memcpy(p->at, clusters->data, clusters->len * sizeof(p->at[0]));
+    return p;
+}
+
 void ram_reset_qcow2_places_free(Qcow2Places *places)
 {
     g_free(places);
+}
+
+uint64_t *ram_reset_qcow2_places_copy(const Qcow2Places *p, uint64_t nr)
+{
+    assert(nr <= p->nr);
+    return g_memdup2(p->at, nr * sizeof(p->at[0]));
 }
 
 int ram_reset_qcow2_read(BlockDriverState *bs, const Qcow2Places *p, int64_t at,

@@ -75,7 +75,22 @@ typedef struct Qcow2Places Qcow2Places;
  */
 Qcow2Places *ram_reset_qcow2_find_vmstate(BlockDriverState *bs, int64_t end);
 
+/**
+ * ram_reset_qcow2_places_new: the same for a VM state of which the caller knows
+ * the clusters
+ *
+ * @clusters: uint64_t, the position of each in the file
+ */
+Qcow2Places *ram_reset_qcow2_places_new(size_t cluster_size,
+                                        const GArray *clusters);
+
 void ram_reset_qcow2_places_free(Qcow2Places *places);
+
+/**
+ * ram_reset_qcow2_places_copy: the positions of the first @nr clusters in the
+ * file; owned by the caller
+ */
+uint64_t *ram_reset_qcow2_places_copy(const Qcow2Places *places, uint64_t nr);
 
 /**
  * ram_reset_qcow2_read: read @len bytes of a VM state from @at on

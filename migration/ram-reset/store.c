@@ -12,16 +12,15 @@
 #include "qapi/error.h"
 #include "qapi/qapi-commands-ram-reset.h"
 #include "qemu/job.h"
-#include "qemu/memalign.h"
 #include "qemu/notify.h"
 #include "qemu/ratelimit.h"
 #include "block/block.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
-#include "migration/ram-reset/qcow2-store.h"
 #include "migration/ram-reset/snapshot.h"
 #include "migration/ram-reset/store.h"
-#include "migration/ram-reset/vmstate/compose.h"
+#include "migration/ram-reset/store-pieces.h"
+#include "system/ram-reset/trace.h"
 
 #define STORE_SLICE_NS (100 * SCALE_MS)
 
@@ -33,12 +32,8 @@ struct StoreJob {
     BlockDriverState *bs;       /* with the list of snapshots; a reference */
     QEMUSnapshotInfo sn;
     uint64_t point;
-    Qcow2Store *store;
-    VMStateComposer *composer;
-    GByteArray *composed;       /* bytes that are to be written next */
-    uint64_t size;              /* of the VM state so far, in bytes */
-    uint8_t *buf;
-    uint64_t bytes;             /* in @buf; 0: there is nothing to write */
+    StorePieces *pieces;
+    bool again;                 /* call the last step again */
     RateLimit limit;
 
     Coroutine *co;
@@ -59,45 +54,44 @@ static RamResetSnapshot *store_snapshot(StoreJob *s)
     return snapshot;
 }
 
-static void store_compose(StoreJob *s)
+static void store_share(StoreJob *s)
 {
-    size_t piece = qcow2_store_piece(s->store);
+    const RamResetSnapshot *snapshot = store_snapshot(s);
 
-    s->bytes = 0;
-    if (!store_snapshot(s) ||
-        !vmstate_compose_next(s->composer, s->composed, piece, &s->err)) {
-        return;
+    s->again = snapshot && store_pieces_share(s->pieces, snapshot);
+}
+
+static void store_next(StoreJob *s)
+{
+    if (store_snapshot(s)) {
+        store_pieces_next(s->pieces, &s->err);
     }
-    s->bytes = MIN(piece, s->composed->len);
-    if (!s->bytes) {
-        return;
-    }
-    memcpy(s->buf, s->composed->data, s->bytes);
-    memset(s->buf + s->bytes, 0, piece - s->bytes);
-    g_byte_array_remove_range(s->composed, 0, s->bytes);
-    s->size += s->bytes;
-    /* All pieces are of one size; the last one ends with zeros */
-    s->bytes = piece;
-    if (!qcow2_store_next(s->store, s->bytes, &s->err)) {
-        s->bytes = 0;
+}
+
+static void store_patch(StoreJob *s)
+{
+    if (store_snapshot(s)) {
+        store_pieces_patch(s->pieces, &s->err);
     }
 }
 
 static void store_tables(StoreJob *s)
 {
-    qemu_vfree(s->buf);
-    s->buf = NULL;
-    qcow2_store_tables(s->store, &s->buf, &s->bytes, &s->err);
+    store_pieces_tables(s->pieces, &s->err);
 }
 
 static void store_attach(StoreJob *s)
 {
     RamResetSnapshot *snapshot = store_snapshot(s);
+    Qcow2Store *store = store_pieces_store(s->pieces);
+    uint64_t size = store_pieces_size(s->pieces), shared, own;
 
-    if (snapshot &&
-        qcow2_store_attach(s->store, &s->sn, s->size, &s->err)) {
-        ram_reset_snapshot_stored(snapshot, s->size,
-                                  vmstate_compose_ram_end(s->composer));
+    if (snapshot && qcow2_store_attach(store, &s->sn, size, &s->err)) {
+        ram_reset_snapshot_stored(snapshot, size,
+                                  store_pieces_ram_end(s->pieces));
+        store_pieces_become_parent(s->pieces, s->bs, snapshot);
+        qcow2_store_count(store, &shared, &own);
+        trace_ram_reset_stored(s->sn.name, size, shared, own);
     }
 }
 
@@ -108,8 +102,7 @@ static void store_end(StoreJob *s)
     if (snapshot) {
         snapshot->storing = false;
     }
-    qcow2_store_free(s->store);
-    s->store = NULL;
+    store_pieces_end(s->pieces);
 }
 
 static void store_step_bh(void *opaque)
@@ -129,9 +122,20 @@ static bool coroutine_fn store_do(StoreJob *s, StoreStep *step)
     return !s->err;
 }
 
+static bool coroutine_fn store_read(StoreJob *s)
+{
+    int ret = store_pieces_co_read(s->pieces);
+
+    if (ret < 0) {
+        error_setg_errno(&s->err, -ret, "The VM state that it should share "
+                         "cannot be read");
+    }
+    return ret >= 0;
+}
+
 static bool coroutine_fn store_write(StoreJob *s)
 {
-    int ret = qcow2_store_co_write(s->store, s->buf, s->bytes);
+    int ret = store_pieces_co_write(s->pieces);
 
     if (ret < 0) {
         error_setg_errno(&s->err, -ret, "The VM state cannot be written");
@@ -139,22 +143,35 @@ static bool coroutine_fn store_write(StoreJob *s)
     return ret >= 0;
 }
 
-static bool coroutine_fn store_pieces(StoreJob *s)
+static bool coroutine_fn store_begin(StoreJob *s)
 {
-    while (store_do(s, store_compose)) {
-        uint64_t left;
+    do {
+        if (!store_do(s, store_share) || job_is_cancelled(&s->common)) {
+            return false;
+        }
+    } while (s->again);
+    job_progress_set_remaining(&s->common, store_pieces_left(s->pieces));
+    return true;
+}
 
-        if (!s->bytes) {
+static bool coroutine_fn store_all_pieces(StoreJob *s)
+{
+    while (store_do(s, store_next)) {
+        uint64_t bytes = store_pieces_bytes(s->pieces);
+
+        if (store_pieces_are_done(s->pieces)) {
             return true;
+        }
+        if (store_pieces_are_shared(s->pieces) &&
+            !(store_read(s) && store_do(s, store_patch))) {
+            return false;
         }
         if (!store_write(s)) {
             return false;
         }
-        left = vmstate_compose_left(s->composer) + s->composed->len;
-        job_progress_update(&s->common, s->bytes);
-        job_progress_set_remaining(&s->common, left);
-        job_sleep_ns(&s->common,
-                     ratelimit_calculate_delay(&s->limit, s->bytes));
+        job_progress_update(&s->common, bytes);
+        job_progress_set_remaining(&s->common, store_pieces_left(s->pieces));
+        job_sleep_ns(&s->common, ratelimit_calculate_delay(&s->limit, bytes));
         if (job_is_cancelled(&s->common)) {
             return false;
         }
@@ -164,7 +181,7 @@ static bool coroutine_fn store_pieces(StoreJob *s)
 
 static bool coroutine_fn store_flush(StoreJob *s)
 {
-    int ret = qcow2_store_co_flush(s->store);
+    int ret = qcow2_store_co_flush(store_pieces_store(s->pieces));
 
     if (ret < 0) {
         error_setg_errno(&s->err, -ret, "The VM state cannot be flushed");
@@ -175,9 +192,9 @@ static bool coroutine_fn store_flush(StoreJob *s)
 static int coroutine_fn store_run(Job *job, Error **errp)
 {
     StoreJob *s = container_of(job, StoreJob, common);
-    bool ok = store_pieces(s) && store_do(s, store_tables) && store_write(s) &&
-              store_flush(s) && !job_is_cancelled(job) &&
-              store_do(s, store_attach);
+    bool ok = store_begin(s) && store_all_pieces(s) &&
+              store_do(s, store_tables) && store_write(s) && store_flush(s) &&
+              !job_is_cancelled(job) && store_do(s, store_attach);
 
     store_do(s, store_end);
     if (s->err) {
@@ -193,9 +210,7 @@ static void store_job_free(Job *job)
 {
     StoreJob *s = container_of(job, StoreJob, common);
 
-    vmstate_compose_free(s->composer);
-    g_byte_array_unref(s->composed);
-    qemu_vfree(s->buf);
+    store_pieces_free(s->pieces);
     ratelimit_destroy(&s->limit);
     bdrv_unref(s->bs);
 }
@@ -251,22 +266,18 @@ static void store_follow_shutdown(void)
 }
 
 static void store_start(StoreJob *s, RamResetSnapshot *snapshot,
-                        Qcow2Store *store, VMStateComposer *composer,
-                        uint64_t speed)
+                        StorePieces *pieces, uint64_t speed)
 {
     s->bs = bdrv_find_node(snapshot->node);
     bdrv_ref(s->bs);
     s->sn = snapshot->info;
     s->point = snapshot->point;
-    s->store = store;
-    s->composer = composer;
-    s->composed = g_byte_array_new();
-    s->buf = qemu_blockalign(s->bs, qcow2_store_piece(store));
+    s->pieces = pieces;
     ratelimit_init(&s->limit);
     ratelimit_set_speed(&s->limit, speed, STORE_SLICE_NS);
     snapshot->storing = true;
     store_follow_shutdown();
-    job_progress_set_remaining(&s->common, vmstate_compose_left(composer));
+    job_progress_set_remaining(&s->common, store_pieces_left(pieces));
     job_start(&s->common);
 }
 
@@ -275,27 +286,23 @@ bool ram_reset_store(const char *job_id, const char *tag, uint64_t speed,
                      Error **errp)
 {
     RamResetSnapshot *snapshot = store_find(tag, errp);
-    VMStateComposer *composer;
-    Qcow2Store *store;
+    StorePieces *pieces;
     StoreJob *s;
 
     if (!snapshot) {
         return false;
     }
-    composer = vmstate_compose_new(snapshot->vmstate, snapshot->ram_end,
-                                   snapshot->point, errp);
-    if (!composer) {
+    pieces = store_pieces_new(snapshot, bdrv_find_node(snapshot->node), errp);
+    if (!pieces) {
         return false;
     }
-    store = qcow2_store_new(bdrv_find_node(snapshot->node), errp);
-    s = store ? job_create(job_id, &store_job_driver, NULL,
-                           qemu_get_aio_context(), flags, cb, opaque, errp)
-              : NULL;
+    s = job_create(job_id, &store_job_driver, NULL, qemu_get_aio_context(),
+                   flags, cb, opaque, errp);
     if (s) {
-        store_start(s, snapshot, store, composer, speed);
+        store_start(s, snapshot, pieces, speed);
     } else {
-        vmstate_compose_free(composer);
-        g_clear_pointer(&store, qcow2_store_free);
+        store_pieces_end(pieces);
+        store_pieces_free(pieces);
     }
     return s;
 }

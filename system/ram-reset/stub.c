@@ -78,6 +78,9 @@ STUB(bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
                                 uint64_t *pages), false)
 STUB(const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,
                                          uint64_t page), NULL)
+STUB_VOID(void ram_reset_point_diff(uint64_t point, uint64_t other,
+                                    unsigned block, unsigned long *pages))
+STUB(uint64_t ram_reset_point_count_diff(uint64_t point, uint64_t other), 0)
 STUB(bool ram_reset_point_fits(uint64_t point), false)
 STUB(bool ram_reset_copy_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_has_point(uint64_t point), false)

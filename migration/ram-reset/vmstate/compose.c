@@ -9,8 +9,10 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/bitmap.h"
 #include "qemu/bswap.h"
 #include "exec/target_page.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
 #include "migration/ram-reset/vmstate/compose.h"
 #include "migration/ram-reset/vmstate/format.h"
@@ -19,8 +21,13 @@ struct VMStateComposer {
     GBytes *vmstate;
     uint64_t ram_end, point;
     bool begun, ended;          /* the parts before and behind pages are done */
+    unsigned long *const *only; /* the pages of each block; NULL: all pages */
     unsigned block;
     uint64_t page;              /* the next one of the block */
+    bool named;                 /* a record has the name of the block */
+    const RAMBlock *rb;         /* that has the name now, or NULL */
+    PagePlaces *places;         /* NULL: not noted */
+    int64_t base;               /* place of the first byte in the array */
     uint64_t pages_left;
     uint64_t composed;          /* bytes */
     int64_t new_ram_end;
@@ -53,6 +60,7 @@ VMStateComposer *vmstate_compose_new(GBytes *vmstate, uint64_t ram_end,
     c->vmstate = g_bytes_ref(vmstate);
     c->ram_end = ram_end;
     c->point = point;
+    c->places = page_places_new();
     c->pages_left = compose_count_pages(point);
     return c;
 }
@@ -61,6 +69,7 @@ void vmstate_compose_free(VMStateComposer *c)
 {
     if (c) {
         g_bytes_unref(c->vmstate);
+        page_places_free(c->places);
         g_free(c);
     }
 }
@@ -73,6 +82,23 @@ static void compose_bytes(GByteArray *to, uint64_t start, uint64_t end,
     g_byte_array_append(to, bytes + start, end - start);
 }
 
+/* A block that has been unplugged has no places */
+static void compose_note(VMStateComposer *c, int64_t at, const char *name,
+                         bool zero)
+{
+    if (!c->named) {
+        c->rb = qemu_ram_block_by_name(name);
+    }
+    if (!c->rb || !c->places) {
+        g_clear_pointer(&c->places, page_places_free);
+    } else if (zero) {
+        page_places_zeros(c->places, 1);
+    } else {
+        page_places_put(c->places, c->rb, c->page * qemu_target_page_size(),
+                        at);
+    }
+}
+
 /* The first record of a block has its name */
 static void compose_page(VMStateComposer *c, GByteArray *to, const char *name,
                          const uint8_t *content)
@@ -80,16 +106,18 @@ static void compose_page(VMStateComposer *c, GByteArray *to, const char *name,
     size_t size = qemu_target_page_size();
     uint8_t len = strlen(name), zero = 0;
     uint64_t head = cpu_to_be64((c->page * size) |
-                                (c->page ? RAM_SAVE_FLAG_CONTINUE : 0) |
+                                (c->named ? RAM_SAVE_FLAG_CONTINUE : 0) |
                                 (content ? RAM_SAVE_FLAG_PAGE
                                          : RAM_SAVE_FLAG_ZERO));
 
     g_byte_array_append(to, (uint8_t *)&head, sizeof(head));
-    if (!c->page) {
+    if (!c->named) {
         g_byte_array_append(to, &len, 1);
         g_byte_array_append(to, (const uint8_t *)name, len);
     }
+    compose_note(c, c->base + to->len, name, !content);
     g_byte_array_append(to, content ?: &zero, content ? size : 1);
+    c->named = true;
     c->page++;
     c->pages_left--;
 }
@@ -104,15 +132,31 @@ static bool compose_pages(VMStateComposer *c, GByteArray *to, size_t room)
         if (!ram_reset_point_block(c->point, c->block, &name, &pages)) {
             return true;
         }
+        if (c->only && pages) {
+            c->page = find_next_bit(c->only[c->block], pages, c->page);
+        }
         if (c->page == pages) {
             c->block++;
             c->page = 0;
+            c->named = false;
             continue;
         }
         compose_page(c, to, name,
                      ram_reset_point_page(c->point, c->block, c->page));
     }
     return false;
+}
+
+void vmstate_compose_behind(VMStateComposer *c, int64_t start,
+                            unsigned long *const *pages, uint64_t nr,
+                            const PagePlaces *places)
+{
+    page_places_free(c->places);
+    c->places = page_places_copy(places);
+    c->begun = true;
+    c->composed = start;
+    c->only = pages;
+    c->pages_left = nr;
 }
 
 bool vmstate_compose_next(VMStateComposer *c, GByteArray *to, size_t room,
@@ -124,12 +168,13 @@ bool vmstate_compose_next(VMStateComposer *c, GByteArray *to, size_t room,
         error_setg(errp, "its RAM is not in memory any more");
         return false;
     }
+    c->base = c->composed - before;
     if (!c->begun) {
         compose_bytes(to, 0, c->ram_end - RAM_RECORD, c->vmstate);
         c->begun = true;
     }
     if (!c->ended && compose_pages(c, to, room)) {
-        c->new_ram_end = c->composed + to->len - before + RAM_RECORD;
+        c->new_ram_end = c->base + to->len + RAM_RECORD;
         compose_bytes(to, c->ram_end - RAM_RECORD,
                       g_bytes_get_size(c->vmstate), c->vmstate);
         c->ended = true;
@@ -150,4 +195,12 @@ uint64_t vmstate_compose_left(const VMStateComposer *c)
 int64_t vmstate_compose_ram_end(const VMStateComposer *c)
 {
     return c->new_ram_end;
+}
+
+PagePlaces *vmstate_compose_places(VMStateComposer *c)
+{
+    if (c->places) {
+        page_places_set_footer(c->places, c->new_ram_end);
+    }
+    return g_steal_pointer(&c->places);
 }

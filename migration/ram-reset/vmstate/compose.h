@@ -8,6 +8,7 @@
 #define MIGRATION_RAM_RESET_VMSTATE_COMPOSE_H
 
 #include <glib.h>
+#include "migration/ram-reset/vmstate/page-places.h"
 
 /* All functions need the BQL */
 typedef struct VMStateComposer VMStateComposer;
@@ -39,10 +40,30 @@ void vmstate_compose_free(VMStateComposer *c);
 bool vmstate_compose_next(VMStateComposer *c, GByteArray *to, size_t room,
                           Error **errp);
 
+/**
+ * vmstate_compose_behind: begin behind @start bytes that another VM state has,
+ * which are in RAM's last section and whose next record would be its end
+ *
+ * Call this before vmstate_compose_next().
+ *
+ * @pages: for each block a bitmap of the pages that are to be composed, @nr in
+ *     all; lives as long as @c
+ * @places: of the pages in front of @start, of which @c makes a copy
+ */
+void vmstate_compose_behind(VMStateComposer *c, int64_t start,
+                            unsigned long *const *pages, uint64_t nr,
+                            const PagePlaces *places);
+
 /* Bytes that are still to come, if no further page is zero */
 uint64_t vmstate_compose_left(const VMStateComposer *c);
 
 /* The footer of the last RAM section in what has been composed; 0 before it */
 int64_t vmstate_compose_ram_end(const VMStateComposer *c);
+
+/*
+ * The places of all pages, when all bytes have been composed; owned by the
+ * caller.  NULL the second time.
+ */
+PagePlaces *vmstate_compose_places(VMStateComposer *c);
 
 #endif

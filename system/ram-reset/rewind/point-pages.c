@@ -43,6 +43,26 @@ const uint8_t *ram_reset_point_page(uint64_t point, unsigned block,
     return ram_copy_bytes(base->copy) + page * qemu_target_page_size();
 }
 
+void ram_reset_point_diff(uint64_t point, uint64_t other, unsigned block,
+                          unsigned long *pages)
+{
+    page_tree_diff(points_find(point)->trees[block],
+                   points_find(other)->trees[block], pages);
+}
+
+uint64_t ram_reset_point_count_diff(uint64_t point, uint64_t other)
+{
+    const RewindPoint *a = points_find(point), *b = points_find(other);
+    uint64_t pages = 0;
+
+    for (unsigned i = 0; i < a->nr; i++) {
+        if (a->trees[i]) {
+            pages += page_tree_count_diff(a->trees[i], b->trees[i]);
+        }
+    }
+    return pages;
+}
+
 void ram_reset_unpin_point(uint64_t point)
 {
     points_unpin(point, POINT_PIN_MEMORY);
