@@ -12,6 +12,7 @@ from typing import BinaryIO
 QCOW_MAGIC = b'QFI\xfb'
 OFFSET_MASK = 0x00fffffffffffe00
 COMPRESSED = 1 << 62
+EXTENDED_L2 = 1 << 4            # in the last byte of incompatible features
 
 VM_FILE_MAGIC = b'QEVM'
 SECTION_START = 1
@@ -34,8 +35,12 @@ class VMState:
         table, = struct.unpack_from('>Q', header, 64)
         self._cluster = 1 << cluster_bits
         self._refcounts, = struct.unpack_from('>Q', header, 48)
+        if header[7] < 3:               # it ends before the features
+            header = header[:72] + bytes(27) + b'\4' + bytes(4)
         assert struct.unpack_from('>I', header, 96) == (4,)     # 16 bits each
-        self._per_l2 = self._cluster // 8
+        extended = header[79] & EXTENDED_L2
+        self._entry = struct.Struct('>Q8x' if extended else '>Q')
+        self._per_l2 = self._cluster // self._entry.size
         reach = self._cluster * self._per_l2
         self.l1_table, self.l1_size, self.size = self._find(table, count, tag)
         first = -(-disk_size // reach)
@@ -75,7 +80,7 @@ class VMState:
         for l2, in struct.iter_unpack('>Q', self._read(l1, entries * 8)):
             self.l2_tables.append(l2 & OFFSET_MASK)
             table = self._read(l2 & OFFSET_MASK, self._cluster)
-            for entry, in struct.iter_unpack('>Q', table):
+            for entry, in self._entry.iter_unpack(table):
                 if len(clusters) * self._cluster >= self.size:
                     return clusters
                 assert entry & OFFSET_MASK and not entry & COMPRESSED

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A job that shares clusters, killed at each write."""
+
+# Takes: 20 s
+
+import shutil
+
+from lib import products
+from lib.kills import Kills
+from lib.machine import MachineError, run_quietly
+from lib.sharing import Sharer, load_all
+from lib.storing import check, snapshots, store
+
+
+def test_kill_at_every_write(tmp_path, monkeypatch):
+    """Only leaks are left, and both snapshots are right."""
+    kills = Kills(tmp_path, monkeypatch)
+    whole = {False: 0, True: 0}
+    ended = True
+    nth = 0
+    while ended:
+        nth += 1
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        guest = Sharer(folder)
+        guest.put(500, 200, 30)
+        guest.put(3000, 200, 30)
+        guest.remember('s')
+        kills.arm(nth)
+        ended = False
+        try:
+            store(guest, 's')
+        except (MachineError, OSError, EOFError):
+            ended = True
+        kills.disarm()
+        disk, images = guest.disk, guest.images
+        try:
+            guest.close()
+        except MachineError:
+            assert ended
+        run_quietly(products.QEMU_IMG, 'check', '-q', '-r', 'leaks', disk)
+        stored = snapshots(disk)['s'] > 0
+        whole[stored] += 1
+        if not stored:
+            del images['s']
+        load_all(folder, images, products.QEMU)
+        check(disk)
+        shutil.rmtree(folder)
+    assert whole[True] and whole[False] > 5
