@@ -14,6 +14,7 @@
 #include "qemu/job.h"
 #include "qemu/notify.h"
 #include "qemu/ratelimit.h"
+#include "qemu/units.h"
 #include "block/block.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
@@ -23,6 +24,11 @@
 #include "system/ram-reset/trace.h"
 
 #define STORE_SLICE_NS (100 * SCALE_MS)
+/*
+ * An allocation may have to flush the image, and the BQL is held meanwhile: no
+ * more bytes than these wait for a flush then
+ */
+#define STORE_FLUSH (16 * MiB)
 
 typedef struct StoreJob StoreJob;
 typedef void StoreStep(StoreJob *job);
@@ -33,6 +39,7 @@ struct StoreJob {
     QEMUSnapshotInfo sn;
     uint64_t point;
     StorePieces *pieces;
+    uint64_t unflushed;         /* bytes since the last flush */
     bool again;                 /* call the last step again */
     RateLimit limit;
 
@@ -154,6 +161,17 @@ static bool coroutine_fn store_begin(StoreJob *s)
     return true;
 }
 
+static bool coroutine_fn store_flush(StoreJob *s)
+{
+    int ret = qcow2_store_co_flush(store_pieces_store(s->pieces));
+
+    if (ret < 0) {
+        error_setg_errno(&s->err, -ret, "The VM state cannot be flushed");
+    }
+    s->unflushed = 0;
+    return ret >= 0;
+}
+
 static bool coroutine_fn store_all_pieces(StoreJob *s)
 {
     while (store_do(s, store_next)) {
@@ -169,6 +187,10 @@ static bool coroutine_fn store_all_pieces(StoreJob *s)
         if (!store_write(s)) {
             return false;
         }
+        s->unflushed += bytes;
+        if (s->unflushed >= STORE_FLUSH && !store_flush(s)) {
+            return false;
+        }
         job_progress_update(&s->common, bytes);
         job_progress_set_remaining(&s->common, store_pieces_left(s->pieces));
         job_sleep_ns(&s->common, ratelimit_calculate_delay(&s->limit, bytes));
@@ -177,16 +199,6 @@ static bool coroutine_fn store_all_pieces(StoreJob *s)
         }
     }
     return false;
-}
-
-static bool coroutine_fn store_flush(StoreJob *s)
-{
-    int ret = qcow2_store_co_flush(store_pieces_store(s->pieces));
-
-    if (ret < 0) {
-        error_setg_errno(&s->err, -ret, "The VM state cannot be flushed");
-    }
-    return ret >= 0;
 }
 
 static int coroutine_fn store_run(Job *job, Error **errp)
