@@ -271,4 +271,9 @@ def test_random_walk(tmp_path, rng):
         walk = Pinner(guest, rng)
         for _ in range(rounds(1000, 150)):
             walk.step()
-        assert walk.pinned_loads > 2 and walk.unknown > 2
+        # by chance there have been few of one kind
+        for _ in range(1000):
+            if min(walk.pinned_loads, walk.unknown) > 2:
+                return
+            walk.step()
+        raise AssertionError(f'{walk.pinned_loads}, {walk.unknown}')
