@@ -16,6 +16,8 @@ EXPLAINED = {
     'is not what it says (verify=on)':
         r'(RAM is|devices are) not what the snapshot has|'
         r'(RAM|devices) cannot be verified',
+    # a page of the baseline, which is read when it is restored first
+    'a snapshot that is known has changed': r'the image has other data there',
 }
 
 
