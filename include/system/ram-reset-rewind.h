@@ -214,6 +214,12 @@ uint64_t ram_reset_point_count_diff(uint64_t point, uint64_t other);
 bool ram_reset_point_fits(uint64_t point);
 
 /**
+ * ram_reset_point_is_whole: the same, and all pages that only the image of the
+ * baseline has can be read, which this does
+ */
+bool ram_reset_point_is_whole(uint64_t point);
+
+/**
  * ram_reset_copy_point: make RAM equal to a point, however it has been changed
  *
  * For a point that fits, when a blocker keeps ram_reset_rewind() from being

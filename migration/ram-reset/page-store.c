@@ -42,7 +42,7 @@ static bool store_find(RamResetPageStore *store, const RAMBlock *rb,
                        unsigned long *pages)
 {
     ImageStore *s = (ImageStore *)store;
-    const GArray *runs = page_places_runs(s->places, rb);
+    const GArray *runs = page_places_runs(s->places, rb->idstr);
 
     for (unsigned i = 0; runs && i < runs->len; i++) {
         const PageRun *run = &g_array_index(runs, PageRun, i);
@@ -180,7 +180,7 @@ static bool store_read(RamResetPageStore *store, const RAMBlock *rb,
     }
     /* A poll for I/O may end the job that has the node */
     bdrv_ref(r.bs);
-    ok = read_runs(&r, page_places_runs(s->places, rb), pages, nr, errp);
+    ok = read_runs(&r, page_places_runs(s->places, name), pages, nr, errp);
     bdrv_unref(r.bs);
     return ok;
 }

@@ -133,6 +133,10 @@ static int coroutine_fn GRAPH_RDLOCK hold_co_release(BlockDriverState *bs,
     BDRVQcow2State *s = bs->opaque;
     uint64_t start = 0, bytes = 0;
 
+    /* References in an image that another QEMU has now leak */
+    if (ram_reset_qcow2_may_change(bs) < 0) {
+        return 0;
+    }
     for (uint64_t i = 0; i <= h->held && bs->drv; i++) {
         bool ends = i == h->held || hold_stays(h, i);
 
@@ -156,7 +160,7 @@ static void hold_mark_active(BlockDriverState *bs)
 {
     bdrv_drained_begin(bs);
     bdrv_graph_rdlock_main_loop();
-    if (bs->drv) {
+    if (bs->drv && ram_reset_qcow2_may_change(bs) >= 0) {
         BDRVQcow2State *s = bs->opaque;
 
         qcow2_update_snapshot_refcount(bs, s->l1_table_offset, s->l1_size, 0);

@@ -65,6 +65,10 @@ static int coroutine_fn GRAPH_RDLOCK store_co_free(BlockDriverState *bs,
 {
     Qcow2Store *store = opaque;
 
+    /* Clusters of an image that another QEMU has now leak */
+    if (ram_reset_qcow2_may_change(bs) < 0) {
+        return 0;
+    }
     for (unsigned i = 0; i < store->pieces->len; i++) {
         StoreRun *run = &g_array_index(store->pieces, StoreRun, i);
 
@@ -236,6 +240,9 @@ int coroutine_fn qcow2_store_co_write(Qcow2Store *store, const uint8_t *buf,
     if (!store->bs->drv || !store->bs->file) {
         return -ENOMEDIUM;
     }
+    if (ram_reset_qcow2_may_change(store->bs) < 0) {
+        return -EPERM;
+    }
     assert(bytes == store->last.bytes);
     return bdrv_co_pwrite(store->bs->file, store->last.offset, bytes, buf, 0);
 }
@@ -350,6 +357,9 @@ static int GRAPH_RDLOCK store_attach(Qcow2Store *store,
 
     if (!q) {
         return -ENOENT;
+    }
+    if (ram_reset_qcow2_may_change(bs) < 0) {
+        return -EPERM;
     }
     old = new = *q;
     ret = store_write_l1(store, q, &new);

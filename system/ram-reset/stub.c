@@ -82,6 +82,7 @@ STUB_VOID(void ram_reset_point_diff(uint64_t point, uint64_t other,
                                     unsigned block, unsigned long *pages))
 STUB(uint64_t ram_reset_point_count_diff(uint64_t point, uint64_t other), 0)
 STUB(bool ram_reset_point_fits(uint64_t point), false)
+STUB(bool ram_reset_point_is_whole(uint64_t point), false)
 STUB(bool ram_reset_copy_point(uint64_t point, Error **errp), false)
 STUB(bool ram_reset_has_point(uint64_t point), false)
 STUB(uint64_t ram_reset_own_pages(uint64_t point), 0)

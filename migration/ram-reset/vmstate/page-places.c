@@ -17,8 +17,11 @@ typedef struct PlacesBlock {
 } PlacesBlock;
 
 struct PagePlaces {
-    GHashTable *blocks;         /* RAMBlock -> PlacesBlock */
-    const RAMBlock *last;       /* that of @current */
+    /*
+     * By name: the places of a parent outlive its RAM blocks, and another block
+     * may get the address of one.
+     */
+    GHashTable *blocks;         /* of PlacesBlock */
     PlacesBlock *current;
     int64_t next;               /* position of the next record */
     int64_t end, footer;
@@ -40,7 +43,8 @@ PagePlaces *page_places_new(void)
 {
     PagePlaces *p = g_new0(PagePlaces, 1);
 
-    p->blocks = g_hash_table_new_full(NULL, NULL, NULL, free_block);
+    p->blocks = g_hash_table_new_full(g_str_hash, g_str_equal, NULL,
+                                      free_block);
     return p;
 }
 
@@ -56,17 +60,17 @@ PagePlaces *page_places_copy(const PagePlaces *p)
 {
     PagePlaces *copy = page_places_new();
     GHashTableIter iter;
-    gpointer rb, value;
+    gpointer value;
 
     g_hash_table_iter_init(&iter, p->blocks);
-    while (g_hash_table_iter_next(&iter, &rb, &value)) {
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const PlacesBlock *from = value;
         PlacesBlock *to = g_new0(PlacesBlock, 1);
 
         to->name = g_strdup(from->name);
         to->runs = g_array_new(false, false, sizeof(PageRun));
         g_array_append_vals(to->runs, from->runs->data, from->runs->len);
-        g_hash_table_insert(copy->blocks, rb, to);
+        g_hash_table_insert(copy->blocks, to->name, to);
     }
     copy->passed = p->passed;
     copy->lost = p->lost;
@@ -74,20 +78,23 @@ PagePlaces *page_places_copy(const PagePlaces *p)
     return copy;
 }
 
-/* A block that has records of zero pages only has no run */
-static void enter_block(PagePlaces *p, const RAMBlock *rb)
+/*
+ * A block that has records of zero pages only has no run.  Returns whether the
+ * last record was of another block.
+ */
+static bool enter_block(PagePlaces *p, const char *name)
 {
-    if (rb == p->last) {
-        return;
+    if (p->current && !strcmp(p->current->name, name)) {
+        return false;
     }
-    p->last = rb;
-    p->current = g_hash_table_lookup(p->blocks, rb);
+    p->current = g_hash_table_lookup(p->blocks, name);
     if (!p->current) {
         p->current = g_new0(PlacesBlock, 1);
-        p->current->name = g_strdup(rb->idstr);
+        p->current->name = g_strdup(name);
         p->current->runs = g_array_new(false, false, sizeof(PageRun));
-        g_hash_table_insert(p->blocks, (gpointer)rb, p->current);
+        g_hash_table_insert(p->blocks, p->current->name, p->current);
     }
+    return true;
 }
 
 /* In the block that was entered last */
@@ -115,9 +122,8 @@ static void put_page(PagePlaces *p, ram_addr_t offset, int64_t at, bool named)
 void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
                      int64_t at)
 {
-    bool named = rb != p->last;
+    bool named = enter_block(p, rb->idstr);
 
-    enter_block(p, rb);
     put_page(p, offset, at, named);
 }
 
@@ -135,7 +141,7 @@ void page_places_record(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
     if (p->lost) {
         return;
     }
-    enter_block(p, rb);
+    enter_block(p, rb->idstr);
     p->again |= page < p->current->next;
     p->current->next = page + 1;
     p->next += flags & RAM_SAVE_FLAG_CONTINUE
@@ -176,30 +182,17 @@ void page_places_set_footer(PagePlaces *p, int64_t at)
     p->footer = at;
 }
 
-const GArray *page_places_runs(const PagePlaces *p, const RAMBlock *rb)
+const GArray *page_places_runs(const PagePlaces *p, const char *name)
 {
     const PlacesBlock *block = p->lost ? NULL
-                                       : g_hash_table_lookup(p->blocks, rb);
+                                       : g_hash_table_lookup(p->blocks, name);
 
     return block ? block->runs : NULL;
 }
 
-const GArray *page_places_runs_of(const PagePlaces *p, const char *name,
-                                  bool *lost)
+bool page_places_are_lost(const PagePlaces *p)
 {
-    GHashTableIter iter;
-    gpointer value;
-
-    *lost = p->lost;
-    g_hash_table_iter_init(&iter, p->blocks);
-    while (!p->lost && g_hash_table_iter_next(&iter, NULL, &value)) {
-        const PlacesBlock *block = value;
-
-        if (!strcmp(block->name, name)) {
-            return block->runs;
-        }
-    }
-    return NULL;
+    return p->lost;
 }
 
 static int compare_runs(const void *a, const void *b)

@@ -82,23 +82,17 @@ void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
                      int64_t at);
 
 /**
- * page_places_runs: the runs of @rb, in order
+ * page_places_runs: the runs of the block of this name, in order
  *
  * Returns: an array of PageRun, owned by @p; NULL if the places are lost, or no
- *     page of @rb was noted
+ *     page of the block was noted
  */
-const GArray *page_places_runs(const PagePlaces *p, const RAMBlock *rb);
+const GArray *page_places_runs(const PagePlaces *p, const char *name);
 
 /**
- * page_places_runs_of: the same, for the block of this name
- *
- * @lost: set to whether the places are lost
- *
- * Returns: an array of PageRun, owned by @p; NULL if @lost, or no page of the
- *     block was noted
+ * page_places_are_lost: whether anything did not fit
  */
-const GArray *page_places_runs_of(const PagePlaces *p, const char *name,
-                                  bool *lost);
+bool page_places_are_lost(const PagePlaces *p);
 
 /**
  * page_places_have_all: whether each of @pages pages was noted, or counted as

@@ -74,27 +74,26 @@ static int patches_compare(const void *a, const void *b)
 VMStatePatches *vmstate_patches_new(uint64_t point, uint64_t other,
                                     const PagePlaces *places)
 {
-    VMStatePatches *p = g_new0(VMStatePatches, 1);
-    bool lost = false;
+    VMStatePatches *p;
     const char *name;
     uint64_t pages;
 
+    if (page_places_are_lost(places)) {
+        return NULL;
+    }
+    p = g_new0(VMStatePatches, 1);
     p->point = point;
     p->patches = g_array_new(false, false, sizeof(Patch));
     p->missing = g_ptr_array_new_with_free_func(g_free);
     for (unsigned i = 0;
-         !lost && ram_reset_point_block(point, i, &name, &pages); i++) {
-        const GArray *runs = page_places_runs_of(places, name, &lost);
+         ram_reset_point_block(point, i, &name, &pages); i++) {
+        const GArray *runs = page_places_runs(places, name);
         g_autofree unsigned long *changed = bitmap_new(MAX(pages, 1));
 
         if (pages) {
             ram_reset_point_diff(point, other, i, changed);
         }
         patches_add_block(p, runs, i, changed, pages);
-    }
-    if (lost) {
-        vmstate_patches_free(p);
-        return NULL;
     }
     qsort(p->patches->data, p->patches->len, sizeof(Patch), patches_compare);
     return p;
@@ -145,15 +144,38 @@ static unsigned patches_first(const VMStatePatches *p, int64_t start)
     return low;
 }
 
-/* The head with the name of a block is not looked at */
-static bool patch_fits(const Patch *patch, int64_t start, const uint8_t *buf)
+/* Whether the head is that of the page, with the name of the block */
+static bool patch_is_named(const VMStatePatches *p, const Patch *patch,
+                           int64_t start, const uint8_t *buf)
+{
+    const char *name;
+    uint64_t pages;
+    size_t len;
+    int64_t head;
+
+    if (!ram_reset_point_block(p->point, patch->block, &name, &pages)) {
+        return false;
+    }
+    len = strlen(name);
+    head = patch->at - len - 1 - RAM_RECORD - start;
+    return head < 0 ||
+           (ldq_be_p(buf + head) ==
+            (patch->page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE) &&
+            buf[head + RAM_RECORD] == len &&
+            !memcmp(buf + head + RAM_RECORD + 1, name, len));
+}
+
+/* A head that does not lie in @buf as a whole is not looked at */
+static bool patch_fits(const VMStatePatches *p, const Patch *patch,
+                       int64_t start, const uint8_t *buf)
 {
     int64_t head = patch->at - RAM_RECORD - start;
 
-    return patch->named || head < 0 ||
+    return head < 0 ||
            ldq_be_p(buf + head) ==
            (patch->page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE |
-            RAM_SAVE_FLAG_CONTINUE);
+            RAM_SAVE_FLAG_CONTINUE) ||
+           (patch->named && patch_is_named(p, patch, start, buf));
 }
 
 bool vmstate_patches_apply(const VMStatePatches *p, int64_t start, uint8_t *buf,
@@ -169,7 +191,7 @@ bool vmstate_patches_apply(const VMStatePatches *p, int64_t start, uint8_t *buf,
         if (patch->at >= end) {
             break;
         }
-        if (!patch_fits(patch, start, buf)) {
+        if (!patch_fits(p, patch, start, buf)) {
             error_setg(errp, "the image has other data at byte %" PRId64
                        " of the VM state that it should share", patch->at);
             return false;
