@@ -168,6 +168,33 @@ def test_baseline_cannot_be_read(tmp_path):
             assert guest.block()['dirty-pages'] == 1
 
 
+def test_baseline_cannot_be_read_for_a_pinned_one(tmp_path):
+    """Its next load is whole, and all others are rewinds."""
+    page = b'unreadable'.ljust(PAGE)
+    with Still(tmp_path) as guest:
+        guest.put(0, 1, 10)
+        guest.qtest.write(START + 5 * PAGE, page)
+        guest.save('root')
+    with Still(tmp_path) as guest:
+        guest.load('root')
+        guest.put(20, 7, 3)
+        guest.save('s')
+        guest.pin('s')
+        with guest.disk.open('r+b') as image:
+            image.seek(image.read().find(page) - 8)
+            image.write(bytes(8))
+        guest.put(5, 3)
+        with pytest.raises(MachineError, match='other data there'):
+            guest.load('s')
+        guest.load_whole('s', 'load-failed')
+        for _ in range(3):
+            guest.put(5, 3)
+            guest.load('s')
+            assert guest.block()['dirty-pages'] == 1
+            assert guest.qtest.read(START + 5 * PAGE, PAGE) == page
+        assert guest.known()['s']['pinned'] == 'user'
+
+
 @pytest.mark.parametrize('how', ('memory', 'rewind'))
 def test_lost_pins(tmp_path, how):
     """All copies were dropped; the next load has a pinned one again."""
