@@ -353,13 +353,10 @@ static int GRAPH_RDLOCK store_attach(Qcow2Store *store,
     BDRVQcow2State *s = bs->opaque;
     QCowSnapshot *q = bs->drv ? store_find(s, sn) : NULL;
     QCowSnapshot old, new;
-    int ret;
+    int ret = q ? ram_reset_qcow2_may_change(bs) : -ENOENT;
 
-    if (!q) {
-        return -ENOENT;
-    }
-    if (ram_reset_qcow2_may_change(bs) < 0) {
-        return -EPERM;
+    if (ret < 0) {
+        return ret;
     }
     old = new = *q;
     ret = store_write_l1(store, q, &new);

@@ -11,6 +11,7 @@
 #include "system/ram-reset/rewind/baseline.h"
 #include "system/ram-reset/rewind/internal.h"
 #include "system/ram-reset/rewind/points.h"
+#include "system/ram-reset/rewind/unread.h"
 
 bool ram_reset_point_block(uint64_t point, unsigned nr, const char **name,
                            uint64_t *pages)
@@ -75,4 +76,10 @@ void ram_reset_pin_by_user(uint64_t point, bool pinned)
     } else {
         points_unpin(point, POINT_PIN_USER);
     }
+}
+
+bool ram_reset_point_is_whole(uint64_t point)
+{
+    return ram_reset_point_fits(point) &&
+           unread_read_all(rewind_state.blocks, NULL);
 }

@@ -359,12 +359,6 @@ bool ram_reset_point_fits(uint64_t point)
     return points_find(point) && baseline_fits(rewind_state.blocks, list);
 }
 
-bool ram_reset_point_is_whole(uint64_t point)
-{
-    return ram_reset_point_fits(point) &&
-           unread_read_all(rewind_state.blocks, NULL);
-}
-
 bool ram_reset_copy_point(uint64_t point, Error **errp)
 {
     g_autoptr(RamResetBlockList) list = NULL;
