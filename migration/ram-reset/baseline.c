@@ -84,13 +84,18 @@ static bool make_room_for_load(void)
 
 /*
  * Whether RAM, just loaded, is equal to the point of @s.  To record it once more
- * might find no room.  If the baseline cannot be read, RAM shall replace it.
+ * might find no room.  If a load has failed, the baseline may be unreadable, and
+ * RAM shall replace it.
  */
 static bool pinned_point_is_valid(const RamResetSnapshot *s)
 {
+    const RamResetBlocker *blocker = ram_reset_rewind_blocker();
+    bool failed = blocker && blocker->id == RAM_RESET_BLOCKER_LOAD_FAILED;
+
     return s->pinned && !migrate_mapped_ram() &&
            s->ignore_shared == migrate_ignore_shared() &&
-           ram_reset_point_is_whole(s->point);
+           (failed ? ram_reset_point_is_whole(s->point)
+                   : ram_reset_point_fits(s->point));
 }
 
 static void record_baseline(RamResetSnapshot *s, bool loaded,
