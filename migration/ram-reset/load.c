@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/timer.h"
+#include "system/ram-reset-compat.h"
 #include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
@@ -166,7 +167,7 @@ void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
     }
     ram_reset_page_loaded(rb, offset, what);
     if (load.sections.places) {
-        page_places_record(load.sections.places, rb, offset, flags);
+        page_places_record(load.sections.places, rb->idstr, offset, flags);
     }
 }
 

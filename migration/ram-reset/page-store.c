@@ -10,7 +10,6 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "qemu/bitmap.h"
-#include "qemu/bswap.h"
 #include "exec/target_page.h"
 #include "system/ram-reset-compat.h"
 #include "migration/ram-reset/page-store.h"
@@ -72,25 +71,6 @@ static const PageRun *find_run(const GArray *runs, uint64_t page)
     return &g_array_index(runs, PageRun, low);
 }
 
-/* Whether the head of the record of @page ends at @end */
-static bool is_head(const uint8_t *end, uint64_t page)
-{
-    return ldq_be_p(end - RAM_RECORD) ==
-           (page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE |
-            RAM_SAVE_FLAG_CONTINUE);
-}
-
-/* The same for a head with the name of the block */
-static bool is_named_head(const uint8_t *end, uint64_t page, const char *name)
-{
-    size_t len = strlen(name);
-    const uint8_t *head = end - len - 1 - RAM_RECORD;
-
-    return ldq_be_p(head) ==
-           (page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE) &&
-           head[RAM_RECORD] == len && !memcmp(end - len, name, len);
-}
-
 /*
  * Read @nr pages from @page on, which are in @run, and check the heads of their
  * records.  Returns 0 or a negative errno.
@@ -109,8 +89,8 @@ static int read_pages(const PageRead *r, const PageRun *run, uint64_t page,
     ret = ram_reset_qcow2_read(r->bs, r->store->clusters, at - head,
                                head + nr * step - RAM_RECORD, r->buf);
     for (uint64_t i = 0; i < nr && ret >= 0; i++, content += step) {
-        if (!is_head(content, page + i) &&
-            (i || !named || !is_named_head(content, page, r->name))) {
+        if (!page_places_has_head(content, content - r->buf, page + i,
+                                  named && !i ? r->name : NULL)) {
             return -EILSEQ;
         }
         memcpy(r->to + (page + i) * size, content, size);

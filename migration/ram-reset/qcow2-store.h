@@ -47,6 +47,7 @@ BlockDriverState *qcow2_store_image(const Qcow2Store *store);
 
 /* The places of the VM state's clusters, for ram_reset_qcow2_places_free() */
 Qcow2Places *qcow2_store_places(const Qcow2Store *store);
+
 /**
  * qcow2_store_share: begin the VM state with @nr clusters that are held
  *

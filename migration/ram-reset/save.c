@@ -168,7 +168,8 @@ bool ram_reset_do_save_zero(const void *page)
 void ram_reset_do_save_page(QEMUFile *f, const RAMBlock *rb, ram_addr_t offset)
 {
     if (qemu_thread_is_self(&save.thread) && save.places) {
-        page_places_put(save.places, rb, offset, qemu_file_transferred(f));
+        page_places_put(save.places, rb->idstr, offset,
+                        qemu_file_transferred(f));
     }
 }
 

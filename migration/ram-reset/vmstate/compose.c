@@ -25,7 +25,6 @@ struct VMStateComposer {
     unsigned block;
     uint64_t page;              /* the next one of the block */
     bool named;                 /* a record has the name of the block */
-    const RAMBlock *rb;         /* that has the name now, or NULL */
     PagePlaces *places;         /* NULL: not noted */
     int64_t base;               /* place of the first byte in the array */
     uint64_t pages_left;
@@ -86,15 +85,13 @@ static void compose_bytes(GByteArray *to, uint64_t start, uint64_t end,
 static void compose_note(VMStateComposer *c, int64_t at, const char *name,
                          bool zero)
 {
-    if (!c->named) {
-        c->rb = qemu_ram_block_by_name(name);
-    }
-    if (!c->rb || !c->places) {
+    if (!c->named && !qemu_ram_block_by_name(name)) {
         g_clear_pointer(&c->places, page_places_free);
-    } else if (zero) {
+    }
+    if (c->places && zero) {
         page_places_zeros(c->places, 1);
-    } else {
-        page_places_put(c->places, c->rb, c->page * qemu_target_page_size(),
+    } else if (c->places) {
+        page_places_put(c->places, name, c->page * qemu_target_page_size(),
                         at);
     }
 }

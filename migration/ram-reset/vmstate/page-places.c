@@ -5,8 +5,8 @@
  */
 
 #include "qemu/osdep.h"
+#include "qemu/bswap.h"
 #include "exec/target_page.h"
-#include "system/ram-reset-compat.h"
 #include "migration/ram-reset/vmstate/format.h"
 #include "migration/ram-reset/vmstate/page-places.h"
 
@@ -119,10 +119,10 @@ static void put_page(PagePlaces *p, ram_addr_t offset, int64_t at, bool named)
     }
 }
 
-void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
+void page_places_put(PagePlaces *p, const char *name, ram_addr_t offset,
                      int64_t at)
 {
-    bool named = enter_block(p, rb->idstr);
+    bool named = enter_block(p, name);
 
     put_page(p, offset, at, named);
 }
@@ -133,7 +133,7 @@ void page_places_begin_section(PagePlaces *p, int64_t at)
     p->lost |= at < 0;
 }
 
-void page_places_record(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
+void page_places_record(PagePlaces *p, const char *name, ram_addr_t offset,
                         int flags)
 {
     uint64_t page = offset / qemu_target_page_size();
@@ -141,11 +141,11 @@ void page_places_record(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
     if (p->lost) {
         return;
     }
-    enter_block(p, rb->idstr);
+    enter_block(p, name);
     p->again |= page < p->current->next;
     p->current->next = page + 1;
     p->next += flags & RAM_SAVE_FLAG_CONTINUE
-               ? RAM_RECORD : RAM_RECORD + 1 + strlen(rb->idstr);
+               ? RAM_RECORD : RAM_RECORD + 1 + strlen(name);
     switch (flags & ~RAM_SAVE_FLAG_CONTINUE) {
     case RAM_SAVE_FLAG_ZERO:
         p->next += ZERO_RECORD - RAM_RECORD;
@@ -193,6 +193,23 @@ const GArray *page_places_runs(const PagePlaces *p, const char *name)
 bool page_places_are_lost(const PagePlaces *p)
 {
     return p->lost;
+}
+
+bool page_places_has_head(const uint8_t *content, size_t room, uint64_t page,
+                          const char *name)
+{
+    uint64_t head = page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE;
+    size_t len = name ? strlen(name) : 0;
+
+    if (room < RAM_RECORD ||
+        ldq_be_p(content - RAM_RECORD) == (head | RAM_SAVE_FLAG_CONTINUE)) {
+        return true;
+    }
+    return name &&
+           (room < RAM_RECORD + 1 + len ||
+            (ldq_be_p(content - len - 1 - RAM_RECORD) == head &&
+             content[-(ptrdiff_t)len - 1] == len &&
+             !memcmp(content - len, name, len)));
 }
 
 static int compare_runs(const void *a, const void *b)

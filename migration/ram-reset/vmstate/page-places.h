@@ -52,10 +52,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(PagePlaces, page_places_free)
 void page_places_begin_section(PagePlaces *p, int64_t at);
 
 /**
- * page_places_record: the next record is for the page of @rb at @offset, and
- * has these RAM_SAVE_FLAG_*
+ * page_places_record: the next record is for the page at @offset of the block of
+ * this name, and has these RAM_SAVE_FLAG_*
  */
-void page_places_record(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
+void page_places_record(PagePlaces *p, const char *name, ram_addr_t offset,
                         int flags);
 
 /**
@@ -76,9 +76,10 @@ void page_places_end_section(PagePlaces *p, int64_t at);
 void page_places_set_footer(PagePlaces *p, int64_t at);
 
 /**
- * page_places_put: the content of the page of @rb at @offset is at @at
+ * page_places_put: the content of the page at @offset of the block of this name
+ * is at @at
  */
-void page_places_put(PagePlaces *p, const RAMBlock *rb, ram_addr_t offset,
+void page_places_put(PagePlaces *p, const char *name, ram_addr_t offset,
                      int64_t at);
 
 /**
@@ -93,6 +94,17 @@ const GArray *page_places_runs(const PagePlaces *p, const char *name);
  * page_places_are_lost: whether anything did not fit
  */
 bool page_places_are_lost(const PagePlaces *p);
+
+/**
+ * page_places_has_head: whether the head of a full record of @page lies in front
+ * of @content
+ *
+ * @room: the number of bytes in front of @content.  A head that lies there only
+ *     in part is not looked at
+ * @name: that of the block, which the head may have; NULL: it may not
+ */
+bool page_places_has_head(const uint8_t *content, size_t room, uint64_t page,
+                          const char *name);
 
 /**
  * page_places_have_all: whether each of @pages pages was noted, or counted as

@@ -144,38 +144,17 @@ static unsigned patches_first(const VMStatePatches *p, int64_t start)
     return low;
 }
 
-/* Whether the head is that of the page, with the name of the block */
-static bool patch_is_named(const VMStatePatches *p, const Patch *patch,
-                           int64_t start, const uint8_t *buf)
-{
-    const char *name;
-    uint64_t pages;
-    size_t len;
-    int64_t head;
-
-    if (!ram_reset_point_block(p->point, patch->block, &name, &pages)) {
-        return false;
-    }
-    len = strlen(name);
-    head = patch->at - len - 1 - RAM_RECORD - start;
-    return head < 0 ||
-           (ldq_be_p(buf + head) ==
-            (patch->page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE) &&
-            buf[head + RAM_RECORD] == len &&
-            !memcmp(buf + head + RAM_RECORD + 1, name, len));
-}
-
-/* A head that does not lie in @buf as a whole is not looked at */
 static bool patch_fits(const VMStatePatches *p, const Patch *patch,
                        int64_t start, const uint8_t *buf)
 {
-    int64_t head = patch->at - RAM_RECORD - start;
+    int64_t at = patch->at - start;
+    const char *name;
+    uint64_t pages;
 
-    return head < 0 ||
-           ldq_be_p(buf + head) ==
-           (patch->page * qemu_target_page_size() | RAM_SAVE_FLAG_PAGE |
-            RAM_SAVE_FLAG_CONTINUE) ||
-           (patch->named && patch_is_named(p, patch, start, buf));
+    return at < 0 ||
+           (ram_reset_point_block(p->point, patch->block, &name, &pages) &&
+            page_places_has_head(buf + at, at, patch->page,
+                                 patch->named ? name : NULL));
 }
 
 bool vmstate_patches_apply(const VMStatePatches *p, int64_t start, uint8_t *buf,
