@@ -2,14 +2,24 @@
 """The job ram-reset-store, and what is in an image then."""
 
 import json
+import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 from lib import products
+from lib.kills import Kills
 from lib.machine import Machine, MachineError, run_quietly
 from lib.patience import Limit
 
 MEMORY = ',save-kind=memory'
+LEAKS, CORRUPTIONS = 'leaks', 'corruptions'
+
+
+def make_image(folder: Path, options: str) -> None:
+    """The disk of a machine there."""
+    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-o',
+                options, folder / 'disk.qcow2', '64M')
 
 
 def snapshots(disk: Path) -> dict[str, int]:
@@ -22,6 +32,16 @@ def snapshots(disk: Path) -> dict[str, int]:
 def check(disk: Path) -> None:
     """Nothing is wrong, and nothing leaks."""
     run_quietly(products.QEMU_IMG, 'check', '-q', disk)
+
+
+def problems(disk: Path) -> Counter[str]:
+    """What qemu-img check has found, and how often."""
+    run = subprocess.run([products.QEMU_IMG, 'check', '-U', '--output=json',
+                          disk], capture_output=True, text=True, check=False)
+    found = json.loads(run.stdout)
+    assert not found['check-errors'], run.stderr
+    return Counter({what: found.get(what, 0) for what in (LEAKS, CORRUPTIONS)
+                    if found.get(what)})
 
 
 def begin(guest: Machine, tag: str, **kwargs) -> None:
@@ -46,6 +66,27 @@ def finish(guest: Machine) -> None:
 def store(guest: Machine, tag: str, **kwargs) -> None:
     begin(guest, tag, **kwargs)
     finish(guest)
+
+
+def killed_while_storing(guest: Machine, tag: str, kills: Kills, nth: int
+                         ) -> tuple[bool, bool]:
+    """
+    Whether QEMU ended at the @nth call, and whether the image has the VM state.
+    Its leaks are mended.
+    """
+    kills.arm(nth)
+    ended = False
+    try:
+        store(guest, tag)
+    except (MachineError, OSError, EOFError):
+        ended = True
+    kills.disarm()
+    try:
+        guest.close()
+    except MachineError:
+        assert ended
+    run_quietly(products.QEMU_IMG, 'check', '-q', '-r', 'leaks', guest.disk)
+    return ended, snapshots(guest.disk)[tag] > 0
 
 
 def kinds(guest: Machine) -> dict[str, str]:

@@ -31,6 +31,22 @@ PCI_BUS, PCI_EJECT, SLOT = 0xae10, 0xae08, 7
 PLUGGED = {'driver': 'virtio-rng-pci', 'id': 'plugged', 'addr': f'{SLOT}'}
 
 
+def plug_memory(guest: QtestMachine, n: int = 0, **kwargs) -> None:
+    """DIMM @n, of zeros; @kwargs: more properties of it."""
+    # QEMU 10.0 gives a memfd backend the file of an earlier one of its name
+    guest.qmp('object-add', **{'qom-type': 'memory-backend-ram',
+                               'id': f'more{n}', 'size': DIMM_SIZE})
+    guest.qmp('device_add', driver='pc-dimm', id=f'dimm{n}', memdev=f'more{n}',
+              **kwargs)
+
+
+def unplug_memory(guest: QtestMachine, n: int = 0) -> None:
+    """What is in slot @n, as a guest does it."""
+    guest.qtest.out('l', DIMM_SELECT, n)
+    guest.qtest.out('b', DIMM_CONTROL, DIMM_EJECT)
+    guest.qmp('object-del', id=f'more{n}')
+
+
 def steps(full: int, short: int) -> int:
     """RAM_RESET_STEPS walks as far as it says."""
     return int(os.environ.get('RAM_RESET_STEPS', rounds(full, short)))
@@ -198,15 +214,10 @@ class Walker(QtestMachine):
     def _plug_memory(self) -> None:
         """It comes, or goes."""
         if self._machine:
-            self.qtest.out('l', DIMM_SELECT, 0)
-            self.qtest.out('b', DIMM_CONTROL, DIMM_EJECT)
-            self.qmp('object-del', id='more')
+            unplug_memory(self)
             self._machine = 0
             return
-        # QEMU 10.0 gives a memfd backend the file of an earlier one of its name
-        self.qmp('object-add', **{'qom-type': 'memory-backend-ram',
-                                  'id': 'more', 'size': DIMM_SIZE})
-        self.qmp('device_add', driver='pc-dimm', id='dimm', memdev='more')
+        plug_memory(self)
         self._dimms += 1
         self._machine, self._dimm = self._dimms, 0
 

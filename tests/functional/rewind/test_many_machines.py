@@ -19,31 +19,20 @@ from lib.machine import MIB, MachineError
 from lib.rewinding import RAM_SIZE, Still, assert_rewound
 from lib.screens import ADDRESS, VGA
 from lib.smp import START, Smp
-from lib.walking import (DIMM, DIMM_CONTROL, DIMM_EJECT, DIMM_SELECT, PCI_BUS,
-                         PCI_EJECT, SLOT)
+from lib.storing import set_kind
+from lib.walking import DIMM_SIZE as SIZE
+from lib.walking import (DIMM, PCI_BUS, PCI_EJECT, SLOT, plug_memory,
+                         unplug_memory)
 
 KINDS = 'image', 'memory'
 CMOS, BYTE = 0x70, 0x71
 TIMES = rounds(4, 2)
 ROOM = '-m', 'slots=2,maxmem=1G'
-SIZE = 2 * MIB
 
 
 def save(guest, tag: str, kind: str) -> None:
-    guest.qmp('qom-set', path='/objects/rr0', property='save-kind', value=kind)
+    set_kind(guest, kind)
     guest.save(tag)
-
-
-def plug_memory(guest: Still, n: int = 0) -> None:
-    guest.qmp('object-add', **{'qom-type': 'memory-backend-ram',
-                               'id': f'more{n}', 'size': SIZE})
-    guest.qmp('device_add', driver='pc-dimm', id=f'dimm{n}', memdev=f'more{n}')
-
-
-def unplug_memory(guest: Still, n: int = 0) -> None:
-    guest.qtest.out('l', DIMM_SELECT, n)
-    guest.qtest.out('b', DIMM_CONTROL, DIMM_EJECT)
-    guest.qmp('object-del', id=f'more{n}')
 
 
 def eject_device(guest: Still, name: str) -> None:

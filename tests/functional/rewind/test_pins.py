@@ -9,6 +9,7 @@ from lib.effort import rounds
 from lib.guests import PAGE
 from lib.machine import MIB, MachineError
 from lib.rewinding import START, Still, boot, plug_device, with_room
+from lib.storing import set_kind
 
 # More than QEMU knows without pins
 MANY = 258
@@ -75,8 +76,7 @@ def test_pins_leave_no_room(tmp_path):
         for tag in 's1', 's0':
             guest.load(tag)
             assert guest.block()['dirty-pages'] == 8
-        guest.qmp('qom-set', path='/objects/rr0', property='save-kind',
-                  value='memory')
+        set_kind(guest, 'memory')
         guest.put(30, 4, 4)
         with pytest.raises(MachineError, match='pinned snapshots leave no room'
                            '.*rewind-limit'):

@@ -3,18 +3,24 @@
 
 # Takes: 10 s
 
-import os
-import time
+from pathlib import Path
 
 import pytest
 
-from lib.damage import damage_device
+from lib.damage import damage_device, damage_template
 from lib.guests import PAGE
 from lib.machine import MIB, MachineError
-from lib.patience import Limit
 from lib.rewinding import START, Still, plug_device
 from lib.shm import in_memory
+from lib.storing import store
 from lib.vmstate import VMState
+
+
+def damage_head(disk: Path, page: bytes) -> None:
+    """That of the record of the page with this content."""
+    with disk.open('r+b') as image:
+        image.seek(image.read().find(page) - 8)
+        image.write(bytes(8))
 
 
 @pytest.mark.parametrize('kind', ('image', 'memory'))
@@ -77,11 +83,7 @@ def test_stored_in_its_image(tmp_path, pinned):
         guest.save('m')
         if pinned:
             guest.pin('m')
-        guest.qmp('ram-reset-store', **{'job-id': 'store', 'tag': 'm'})
-        limit = Limit(60)
-        while guest.qmp('query-jobs')[0]['status'] != 'concluded':
-            assert not limit.over()
-            time.sleep(0.01)
+        store(guest, 'm')
         assert guest.known()['m']['kind'] == 'image'
         assert guest.pins() == ({'m': 'user'} if pinned else {})
         plug_device(guest)
@@ -122,11 +124,7 @@ def test_wrong_copy_is_dropped(tmp_path):
             guest.put(0, 1, 100)
             guest.save('s')
             file, = (f for f in folder.iterdir() if f.stat().st_size > MIB // 4)
-        times = file.stat().st_atime_ns, file.stat().st_mtime_ns
-        with open(file, 'r+b') as f:
-            f.seek(f.read().find(b'\1' * PAGE))
-            f.write(b'\t')
-        os.utime(file, ns=times)
+        damage_template(file, b'\1' * PAGE)
         with Still(tmp_path, options, **kwargs) as guest:
             guest.load('s')
             guest.pin('s')
@@ -155,9 +153,7 @@ def test_baseline_cannot_be_read(tmp_path):
         guest.put(0, 3)
         guest.save('s')
         guest.pin('s')
-        with guest.disk.open('r+b') as image:
-            image.seek(image.read().find(page) - 8)     # its record's head
-            image.write(bytes(8))
+        damage_head(guest.disk, page)
         guest.load_whole('other', 'unknown-snapshot')
         assert guest.rewind()['lost-pins'] == ['s']
         for _ in range(2):
@@ -180,9 +176,7 @@ def test_baseline_cannot_be_read_for_a_pinned_one(tmp_path):
         guest.put(20, 7, 3)
         guest.save('s')
         guest.pin('s')
-        with guest.disk.open('r+b') as image:
-            image.seek(image.read().find(page) - 8)
-            image.write(bytes(8))
+        damage_head(guest.disk, page)
         guest.put(5, 3)
         with pytest.raises(MachineError, match='other data there'):
             guest.load('s')

@@ -12,17 +12,16 @@ from lib import products
 from lib.dma import QtestMachine
 from lib.guests import Ring3
 from lib.kills import Kills
-from lib.machine import DISK, MIB, MachineError, run_quietly
+from lib.machine import DISK, MIB, MachineError
 from lib.rewinding import RAM_SIZE, START, Still, boot, full_disk
-from lib.storing import (MEMORY, begin, check, finish, kinds, snapshots, state,
-                         store)
+from lib.storing import (MEMORY, begin, check, finish, killed_while_storing,
+                         kinds, make_image, snapshots, state, store)
 
 
 @pytest.mark.parametrize('cluster', ('4k', '64k', '2M'))
 def test_another_qemu_loads_it(tmp_path, cluster):
     """Also an unpatched one if there is one, byte for byte."""
-    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-o',
-                f'cluster_size={cluster}', tmp_path / 'disk.qcow2', '64M')
+    make_image(tmp_path, f'cluster_size={cluster}')
     with Still(tmp_path, ',verify=on' + MEMORY) as guest:
         guest.put(0, 1, 100)
         guest.save('a')
@@ -216,20 +215,8 @@ def test_kill_at_every_write(tmp_path, monkeypatch):
         guest.put(0, 7, 300)
         guest.save('s')
         image = guest.ram_image()
-        kills.arm(nth)
-        ended = False
-        try:
-            store(guest, 's')
-        except (MachineError, OSError, EOFError):
-            ended = True
-        kills.disarm()
         disk = guest.disk
-        try:
-            guest.close()
-        except MachineError:
-            assert ended
-        run_quietly(products.QEMU_IMG, 'check', '-q', '-r', 'leaks', disk)
-        stored = snapshots(disk)['s'] > 0
+        ended, stored = killed_while_storing(guest, 's', kills, nth)
         whole[stored] += 1
         with Still(folder, ',verify=on') as other:
             if stored:

@@ -8,22 +8,20 @@ runs, all snapshots load right on RAM and disk, and a second try stores it.
 # Takes: 30 s
 
 import errno
-import json
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from lib import products
 from lib.content import assert_same_ram
 from lib.faults import FROM_THEN_ON, ONCE, Faults, memset
 from lib.kills import Disks
 from lib.machine import MIB, PAGE, Machine, MachineError
 from lib.rewinding import START, boot
 from lib.shm import in_memory
-from lib.storing import MEMORY, kinds, set_kind, snapshots, store
+from lib.storing import (CORRUPTIONS, MEMORY, kinds, problems, set_kind,
+                         snapshots, store)
 
 RAM_SIZE = 8 * MIB
 REWIND = {'strategy': 'auto', 'ram': RAM_SIZE, 'memory': 'shared',
@@ -33,7 +31,6 @@ SAVED = {'i': 'image', 'm': 'memory', 's': 'memory'}
 LAST = len(SAVED) + 1
 KINDS = 'disk_write', 'disk_other'
 MOST = 200
-LEAKS, CORRUPTIONS = 'leaks', 'corruptions'
 
 
 class Subject:
@@ -72,15 +69,6 @@ class Subject:
             for number, tag in (3, 's'), (1, 'i'):
                 other.load(tag)
                 self.check_content(other, number, tag)
-
-
-def problems(disk: Path) -> Counter[str]:
-    run = subprocess.run([products.QEMU_IMG, 'check', '-U', '--output=json',
-                          disk], capture_output=True, text=True, check=False)
-    found = json.loads(run.stdout)
-    assert not found['check-errors'], run.stderr
-    return Counter({what: found.get(what, 0) for what in (LEAKS, CORRUPTIONS)
-                    if found.get(what)})
 
 
 def copied(guest: Disks, folder: Path) -> Path:

@@ -14,16 +14,11 @@ from lib.effort import rounds
 from lib.machine import DISK, MIB, MachineError, run_quietly
 from lib.rewinding import RAM_SIZE, START, Still, full_disk
 from lib.sharing import STORED, Sharer, load_all
-from lib.storing import (begin, check, finish, kinds, set_kind, snapshots,
-                         state, store)
+from lib.storing import (begin, check, finish, kinds, make_image, set_kind,
+                         snapshots, state, store)
 from lib.vmstate import END_OF_SECTION, SECTION_START, VMState
 
 PAGES = (RAM_SIZE - START) // 4096
-
-
-def create(tmp_path: Path, options: str) -> None:
-    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-o',
-                options, tmp_path / 'disk.qcow2', '64M')
 
 
 def mark_of_end(state: VMState) -> int:
@@ -57,7 +52,7 @@ def cluster_size(disk: Path) -> int:
     'cluster_size=64k,extended_l2=on', 'cluster_size=64k,lazy_refcounts=on',
     'cluster_size=64k,compat=0.10'))
 def test_shares_what_is_equal(tmp_path, options):
-    create(tmp_path, options)
+    make_image(tmp_path, options)
     with Sharer(tmp_path) as guest:
         for page in 3, 700, 701, 1500:
             guest.put(page, 201)
@@ -152,8 +147,8 @@ def test_chain(tmp_path):
                                  'different', 'other-image'))
 def test_shares_nothing(tmp_path, why):
     """And stores the snapshot all the same."""
-    create(tmp_path, 'refcount_bits=2' if why == 'refcounts' else
-           'cluster_size=64k')
+    make_image(tmp_path, 'refcount_bits=2' if why == 'refcounts' else
+               'cluster_size=64k')
     with Sharer(tmp_path) as guest:
         guest.put(5, 200, STORED if why == 'different' else 3)
         if why == 'other-image':
@@ -185,7 +180,7 @@ def test_shares_nothing(tmp_path, why):
 
 def test_no_room_for_references(tmp_path):
     """One bit: an image with data has no snapshot, but an empty one may."""
-    create(tmp_path, 'refcount_bits=1')
+    make_image(tmp_path, 'refcount_bits=1')
     with Sharer(tmp_path, first=None) as guest:
         for n in range(2):
             guest.put(100 * n, 7 + n, 500)

@@ -7,9 +7,8 @@ import shutil
 
 from lib import products
 from lib.kills import Kills
-from lib.machine import MachineError, run_quietly
 from lib.sharing import Sharer, load_all
-from lib.storing import check, snapshots, store
+from lib.storing import check, killed_while_storing
 
 
 def test_kill_at_every_write(tmp_path, monkeypatch):
@@ -26,20 +25,8 @@ def test_kill_at_every_write(tmp_path, monkeypatch):
         guest.put(500, 200, 30)
         guest.put(3000, 200, 30)
         guest.remember('s')
-        kills.arm(nth)
-        ended = False
-        try:
-            store(guest, 's')
-        except (MachineError, OSError, EOFError):
-            ended = True
-        kills.disarm()
         disk, images = guest.disk, guest.images
-        try:
-            guest.close()
-        except MachineError:
-            assert ended
-        run_quietly(products.QEMU_IMG, 'check', '-q', '-r', 'leaks', disk)
-        stored = snapshots(disk)['s'] > 0
+        ended, stored = killed_while_storing(guest, 's', kills, nth)
         whole[stored] += 1
         if not stored:
             del images['s']

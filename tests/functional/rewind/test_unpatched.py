@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lib import products
 from lib.content import assert_same_ram
 from lib.guests import Linux, Ring3
 from lib.kills import disk_io
 from lib.machine import DISK, MIB, Machine, MachineError, run_quietly
 from lib.rewinding import RAM_SIZE, START, Still, boot
-from lib.storing import check, set_kind, snapshots, store
+from lib.storing import check, make_image, set_kind, snapshots, store
 from lib.unpatched import debian
 
 STOCK = {'ram': RAM_SIZE, 'strategy': 'stock', 'memory': 'shared'}
@@ -60,14 +59,9 @@ class Saved:
         assert disk_io(guest, DISK, f'read -P {number} 0 256k')
 
 
-def make_image(disk: Path, cluster: str) -> None:
-    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-o',
-                f'cluster_size={cluster}', disk, '64M')
-
-
 @pytest.mark.parametrize('cluster', ('4k', '64k', '2M'))
 def test_loads_all_that_are_whole(tmp_path, unpatched, cluster):
-    make_image(tmp_path / 'disk.qcow2', cluster)
+    make_image(tmp_path, f'cluster_size={cluster}')
     with Still(tmp_path, ',verify=on') as guest:
         saved = Saved(guest)
         disk = guest.disk

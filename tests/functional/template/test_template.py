@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib.content import assert_same_ram
+from lib.damage import damage_template
 from lib.guests import PAGE
 from lib.machine import MIB, MachineError
 from lib.templates import (RAM_SIZE, START, STORED, assert_from_template,
@@ -150,12 +151,7 @@ def test_wrong_content(tmp_path, templates):
     """verify=on finds damage once: then the file is gone."""
     image = save(tmp_path, templates)
     file, = files(templates)
-    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
-    with file.open('r+b') as f:
-        at = f.read().index(image[START:START + 64])
-        f.seek(at + 5)
-        f.write(b'\x5a')
-    os.utime(file, ns=times)
+    damage_template(file, image[START:START + 64])
     with pytest.raises(MachineError, match='is not what the snapshot has'):
         start(tmp_path, templates, options=',verify=on')
     assert files(templates) == []
