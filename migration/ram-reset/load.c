@@ -158,13 +158,10 @@ void ram_reset_do_load_zeros(QEMUFile *f, ram_addr_t addr)
 
 void ram_reset_do_load_page(RAMBlock *rb, ram_addr_t offset, int flags)
 {
-    RamResetPage what = RAM_RESET_PAGE_WRITE;
+    RamResetPage what = flags & RAM_SAVE_FLAG_ZERO ? RAM_RESET_PAGE_ZERO
+                        : flags & RAM_SAVE_FLAG_XBZRLE ? RAM_RESET_PAGE_CHANGE
+                        : RAM_RESET_PAGE_WRITE;
 
-    if (flags & RAM_SAVE_FLAG_ZERO) {
-        what = RAM_RESET_PAGE_ZERO;
-    } else if (flags & RAM_SAVE_FLAG_XBZRLE) {
-        what = RAM_RESET_PAGE_CHANGE;
-    }
     ram_reset_page_loaded(rb, offset, what);
     if (load.sections.places) {
         page_places_record(load.sections.places, rb->idstr, offset, flags);
