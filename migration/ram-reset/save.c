@@ -29,6 +29,7 @@
 #include "migration/ram-reset/overwrite.h"
 #include "migration/ram-reset/page-store.h"
 #include "migration/ram-reset/qcow2.h"
+#include "migration/ram-reset/removed-ram.h"
 #include "migration/ram-reset/save.h"
 #include "migration/ram-reset/snapshot.h"
 #include "migration/ram-reset/verify/digest.h"
@@ -384,6 +385,7 @@ bool save_snapshot(const char *name, bool overwrite, const char *vmstate,
     if (runstate_is_running()) {
         pause_all_vcpus();
     }
+    removed_ram_wait();
     disks = ram_reset_disks(has_devices, devices);
     ram_reset_overwrite_begin(disks, name);
     ok = ram_reset_do_save(name, overwrite, vmstate, has_devices, devices,

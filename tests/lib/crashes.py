@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The place where a QEMU crashed, from the log of host/crash.c."""
+"""Where a QEMU crashed, from the log of host/crash.c; or where it hangs."""
 
 import functools
 import os
@@ -43,3 +43,18 @@ def explained(log: str) -> str:
         for (frame, *_), name, place in zip(ours, lines[::2], lines[1::2]):
             log = log.replace(frame, f'{name} at {place}')
     return log
+
+
+def show_threads(pid: int) -> None:
+    """Print where each thread of a QEMU waits that does not answer."""
+    gdb = shutil.which('gdb')
+    if gdb:
+        run = subprocess.run([gdb, '-p', str(pid), '-batch', '-nx', '-ex',
+                              'thread apply all backtrace 16'],
+                             capture_output=True, text=True, check=False,
+                             timeout=300)
+        print(run.stdout)
+        return
+    for task in Path(f'/proc/{pid}/task').glob('*'):
+        print(*((task / name).read_text().strip()
+                for name in ('comm', 'wchan', 'syscall')))

@@ -219,6 +219,7 @@ class Machine:
         try:
             return self._qmp.cmd(command, **arguments)
         except asyncio.TimeoutError as e:
+            crashes.show_threads(self.process.pid)
             raise MachineError(f'{command}: no answer within '
                                f'{limit:.0f} s') from e
         except (QMPError, OSError) as e:

@@ -219,7 +219,6 @@ class Plaything:
             self._qtest.out('l', self.DIMM_SELECT, 0)
             self._qtest.out('b', self.DIMM_CONTROL, self.EJECT)
             self._guest.qmp('object-del', id='more')
-            self._wait_freed()
         else:
             self._guest.qmp('object-add', **{
                 'qom-type': 'memory-backend-ram', 'id': 'more',
@@ -227,17 +226,6 @@ class Plaything:
             self._guest.qmp('device_add', driver='pc-dimm', id='dimm',
                             memdev='more')
         self._dimm = not self._dimm
-
-    def _wait_freed(self) -> None:
-        """
-        The RCU thread does it.  With TCG a save at that moment does not end, in
-        stock QEMU as well: it has the lock of RAM blocks, and waits for a vCPU
-        that waits for the RCU thread.
-        """
-        limit = Limit(self._guest.TIMEOUT)
-        while 'more' in self._guest.hmp('info ramblock'):
-            assert not limit.over()
-            time.sleep(0.01)
 
     def is_fair(self) -> bool:
         """It has tried enough of both ways to load."""
