@@ -10,9 +10,6 @@
 #include "migration/ram-reset/qcow2-hold.h"
 #include "migration/ram-reset/qcow2-locked.h"
 
-/* About a millisecond, in which a vCPU may wait for the BQL */
-#define HOLD_AT_ONCE 4096
-
 /*
  * Each load and save of a snapshot adds references for a moment: with narrow
  * refcounts they would be refused if there were many already.  16 bits are the
@@ -24,6 +21,7 @@ struct Qcow2Hold {
     BlockDriverState *bs;       /* a reference */
     uint64_t *clusters;
     uint64_t nr, held;
+    uint64_t released;          /* of the first ones; or they stay for good */
     const GArray *but;          /* while they are released */
 };
 
@@ -72,7 +70,7 @@ static int coroutine_fn GRAPH_RDLOCK hold_co_next(BlockDriverState *bs,
 {
     Qcow2Hold *h = opaque;
     BDRVQcow2State *s = bs->opaque;
-    uint64_t end = MIN(h->nr, h->held + HOLD_AT_ONCE);
+    uint64_t end = MIN(h->nr, h->held + QCOW2_AT_ONCE);
     int ret = ram_reset_qcow2_may_change(bs);
 
     if (s->refcount_order < HOLD_MIN_ORDER || has_data_file(bs)) {
@@ -131,14 +129,16 @@ static int coroutine_fn GRAPH_RDLOCK hold_co_release(BlockDriverState *bs,
 {
     Qcow2Hold *h = opaque;
     BDRVQcow2State *s = bs->opaque;
+    uint64_t end = MIN(h->held, h->released + QCOW2_AT_ONCE);
     uint64_t start = 0, bytes = 0;
 
     /* References in an image that another QEMU has now leak */
     if (ram_reset_qcow2_may_change(bs) < 0) {
+        h->released = h->held;
         return 0;
     }
-    for (uint64_t i = 0; i <= h->held && bs->drv; i++) {
-        bool ends = i == h->held || hold_stays(h, i);
+    for (uint64_t i = h->released; i <= end && bs->drv; i++) {
+        bool ends = i == end || hold_stays(h, i);
 
         if (bytes && (ends || h->clusters[i] != start + bytes)) {
             qcow2_free_clusters(bs, start, bytes, QCOW2_DISCARD_OTHER);
@@ -149,33 +149,62 @@ static int coroutine_fn GRAPH_RDLOCK hold_co_release(BlockDriverState *bs,
             bytes += s->cluster_size;
         }
     }
+    h->released = end;
     return 0;
 }
 
-/*
- * A deletion gives QCOW_OFLAG_COPIED to entries of the active layer whose
- * cluster has one reference left, and so has left out those that were held.
- */
-static void hold_mark_active(BlockDriverState *bs)
+bool qcow2_hold_release_next(Qcow2Hold *h, const GArray *but)
 {
+    h->but = but;
+    if (h->released < h->held &&
+        ram_reset_qcow2_locked(h->bs, hold_co_release, h) < 0) {
+        h->released = h->held;
+    }
+    return h->released < h->held;
+}
+
+/* Let those leak that have been released */
+static int coroutine_fn GRAPH_RDLOCK hold_co_leak(BlockDriverState *bs,
+                                                  void *opaque)
+{
+    const Qcow2Hold *h = opaque;
+    BDRVQcow2State *s = bs->opaque;
+
+    for (uint64_t i = 0; i < h->held && bs->drv; i++) {
+        if (!hold_stays(h, i)) {
+            qcow2_update_cluster_refcount(bs, h->clusters[i] >> s->cluster_bits,
+                                          1, false, QCOW2_DISCARD_NEVER);
+        }
+    }
+    return 0;
+}
+
+static int hold_mark_active(BlockDriverState *bs)
+{
+    int ret = 0;
+
     bdrv_drained_begin(bs);
     bdrv_graph_rdlock_main_loop();
     if (bs->drv && ram_reset_qcow2_may_change(bs) >= 0) {
         BDRVQcow2State *s = bs->opaque;
 
-        qcow2_update_snapshot_refcount(bs, s->l1_table_offset, s->l1_size, 0);
+        ret = qcow2_update_snapshot_refcount(bs, s->l1_table_offset,
+                                             s->l1_size, 0);
     }
     bdrv_graph_rdunlock_main_loop();
     bdrv_drained_end(bs);
+    return ret;
 }
 
-void qcow2_hold_free(Qcow2Hold *h, const GArray *but, bool gone)
+void qcow2_hold_free(Qcow2Hold *h, bool gone)
 {
-    if (h->held) {
-        h->but = but;
-        ram_reset_qcow2_locked(h->bs, hold_co_release, h);
-    }
-    if (h->held && gone) {
+    assert(h->released == h->held);
+    /*
+     * A deletion gives QCOW_OFLAG_COPIED to entries of the active layer whose
+     * cluster has one reference left, and so has left out those that were held.
+     */
+    if (h->held && gone && hold_mark_active(h->bs) < 0) {
+        ram_reset_qcow2_locked(h->bs, hold_co_leak, h);
         hold_mark_active(h->bs);
     }
     bdrv_unref(h->bs);

@@ -52,13 +52,23 @@ int coroutine_fn qcow2_hold_co_read(const Qcow2Hold *h, const GArray *list,
                                     uint8_t *buf);
 
 /**
- * qcow2_hold_free: release the clusters and free @h
+ * qcow2_hold_release_next: release some of the clusters
  *
  * @but: an array of uint64_t; cluster N stays held for good if this has its
- *     position at index N.  NULL: all are released
- * @gone: the snapshot has been deleted.  The active layer may be the last one
- *     that has a cluster, and gets the mark of that; this drains the image
+ *     position at index N.  NULL: all are released.  It is the same in all
+ *     calls, and must be there until qcow2_hold_free()
+ *
+ * Returns: whether there are more
  */
-void qcow2_hold_free(Qcow2Hold *h, const GArray *but, bool gone);
+bool qcow2_hold_release_next(Qcow2Hold *h, const GArray *but);
+
+/**
+ * qcow2_hold_free: free @h, all of which has been released
+ *
+ * @gone: the snapshot has been deleted.  The active layer may be the last one
+ *     that has a cluster, and gets the mark of that; this drains the image.  If
+ *     the mark cannot be written, the clusters leak
+ */
+void qcow2_hold_free(Qcow2Hold *h, bool gone);
 
 #endif

@@ -9,6 +9,9 @@
 
 #include "block/block.h"
 
+/* Clusters at once: about a millisecond, in which a vCPU may wait for the BQL */
+#define QCOW2_AT_ONCE 4096
+
 /* Called with the image's lock held; an error may close a damaged image */
 typedef int coroutine_fn Qcow2LockedWork(BlockDriverState *bs, void *opaque);
 

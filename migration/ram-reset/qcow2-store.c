@@ -33,9 +33,9 @@ typedef struct StoreRun {
 struct Qcow2Store {
     BlockDriverState *bs;       /* the qcow2 image; holds a reference */
     GArray *clusters;           /* uint64_t: of the VM state, in the file */
-    GArray *pieces;             /* StoreRun: those of them it has allocated */
-    StoreRun tables;
-    StoreRun last;              /* the room that was found last */
+    GArray *pieces;             /* StoreRun: those it has allocated, and tables */
+    StoreRun last;              /* the last of these */
+    int64_t tables;             /* offset of the L2 tables in the file; bytes */
     int nb_tables;
     bool attached;
 };
@@ -60,28 +60,28 @@ static int coroutine_fn GRAPH_RDLOCK store_co_allocate(BlockDriverState *bs,
     return ret;
 }
 
-static int coroutine_fn GRAPH_RDLOCK store_co_free(BlockDriverState *bs,
-                                                   void *opaque)
+/* From the last piece on */
+static int coroutine_fn GRAPH_RDLOCK store_co_release(BlockDriverState *bs,
+                                                      void *opaque)
 {
     Qcow2Store *store = opaque;
+    BDRVQcow2State *s = bs->opaque;
+    uint64_t most = (uint64_t)QCOW2_AT_ONCE * s->cluster_size, bytes = 0;
 
     /* Clusters of an image that another QEMU has now leak */
     if (ram_reset_qcow2_may_change(bs) < 0) {
-        return 0;
+        return -EPERM;
     }
-    for (unsigned i = 0; i < store->pieces->len; i++) {
-        StoreRun *run = &g_array_index(store->pieces, StoreRun, i);
+    while (store->pieces->len && bytes < most && bs->drv) {
+        unsigned last = store->pieces->len - 1;
+        StoreRun *run = &g_array_index(store->pieces, StoreRun, last);
 
-        if (bs->drv) {          /* a damaged image may have been closed */
-            qcow2_free_clusters(bs, run->offset, run->bytes,
-                                QCOW2_DISCARD_OTHER);
-        }
+        qcow2_free_clusters(bs, run->offset, run->bytes, QCOW2_DISCARD_OTHER);
+        bytes += run->bytes;
+        g_array_set_size(store->pieces, last);
     }
-    if (bs->drv && store->tables.bytes) {
-        qcow2_free_clusters(bs, store->tables.offset, store->tables.bytes,
-                            QCOW2_DISCARD_OTHER);
-    }
-    return 0;
+    /* A damaged image may have been closed */
+    return bs->drv ? 0 : -ENOMEDIUM;
 }
 
 static bool store_allocate(Qcow2Store *store, uint64_t bytes, Error **errp)
@@ -94,6 +94,7 @@ static bool store_allocate(Qcow2Store *store, uint64_t bytes, Error **errp)
         return false;
     }
     store->last = run;
+    g_array_append_val(store->pieces, run);
     return true;
 }
 
@@ -119,11 +120,15 @@ Qcow2Store *qcow2_store_new(BlockDriverState *bs, Error **errp)
     return store;
 }
 
+bool qcow2_store_release_next(Qcow2Store *store)
+{
+    return !store->attached && store->pieces->len &&
+           ram_reset_qcow2_locked(store->bs, store_co_release, store) >= 0 &&
+           store->pieces->len;
+}
+
 void qcow2_store_free(Qcow2Store *store)
 {
-    if (!store->attached) {
-        ram_reset_qcow2_locked(store->bs, store_co_free, store);
-    }
     g_array_unref(store->clusters);
     g_array_unref(store->pieces);
     bdrv_unref(store->bs);
@@ -153,19 +158,9 @@ Qcow2Places *qcow2_store_places(const Qcow2Store *store)
                                       store->clusters);
 }
 
-static bool store_allocate_piece(Qcow2Store *store, uint64_t bytes,
-                                 Error **errp)
-{
-    if (!store_allocate(store, bytes, errp)) {
-        return false;
-    }
-    g_array_append_val(store->pieces, store->last);
-    return true;
-}
-
 bool qcow2_store_next(Qcow2Store *store, uint64_t bytes, Error **errp)
 {
-    if (!store_allocate_piece(store, bytes, errp)) {
+    if (!store_allocate(store, bytes, errp)) {
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += qcow2_store_cluster(store)) {
@@ -192,7 +187,7 @@ bool qcow2_store_replace(Qcow2Store *store, const GArray *list, Error **errp)
 {
     size_t size = qcow2_store_cluster(store);
 
-    if (!store_allocate_piece(store, list->len * size, errp)) {
+    if (!store_allocate(store, list->len * size, errp)) {
         return false;
     }
     for (unsigned i = 0; i < list->len; i++) {
@@ -226,7 +221,7 @@ bool qcow2_store_tables(Qcow2Store *store, uint8_t **tables, uint64_t *bytes,
     if (!store_allocate(store, *bytes, errp)) {
         return false;
     }
-    store->tables = store->last;
+    store->tables = store->last.offset;
     *tables = qemu_blockalign0(store->bs, *bytes);
     store_fill_tables(store, (uint64_t *)*tables);
     return true;
@@ -249,7 +244,7 @@ int coroutine_fn qcow2_store_co_write(Qcow2Store *store, const uint8_t *buf,
 
 void qcow2_store_count(const Qcow2Store *store, uint64_t *shared, uint64_t *own)
 {
-    *own = store->nb_tables;
+    *own = 0;
     for (unsigned i = 0; i < store->pieces->len; i++) {
         *own += g_array_index(store->pieces, StoreRun, i).bytes /
                 qcow2_store_cluster(store);
@@ -298,9 +293,8 @@ static int GRAPH_RDLOCK store_write_l1(Qcow2Store *store, const QCowSnapshot *q,
     if (ret < 0) {
         return ret;
     }
-    for (int i = 0; i < store->nb_tables; i++) {
-        l1[first + i] = cpu_to_be64(store->tables.offset +
-                                    (int64_t)i * s->cluster_size);
+    for (int64_t i = 0; i < store->nb_tables; i++) {
+        l1[first + i] = cpu_to_be64(store->tables + i * s->cluster_size);
     }
     new->l1_size = first + store->nb_tables;
     new->l1_table_offset = qcow2_alloc_clusters(bs, bytes);

@@ -32,7 +32,14 @@ typedef struct Qcow2Store Qcow2Store;
 Qcow2Store *qcow2_store_new(BlockDriverState *bs, Error **errp);
 
 /**
- * qcow2_store_free: end; frees all clusters, unless they were attached
+ * qcow2_store_release_next: free some of the clusters, unless they are attached
+ *
+ * Returns: whether there are more
+ */
+bool qcow2_store_release_next(Qcow2Store *store);
+
+/**
+ * qcow2_store_free: free @store, all of which has been released or attached
  */
 void qcow2_store_free(Qcow2Store *store);
 

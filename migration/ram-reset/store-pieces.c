@@ -33,6 +33,7 @@ typedef struct Sharing {
     unsigned long *changed;
     uint64_t next, left;        /* of @changed: the next one, and the number */
     bool end_read;              /* the last part is in StorePieces.composed */
+    bool given_up;              /* not all clusters could be held */
 } Sharing;
 
 struct StorePieces {
@@ -68,11 +69,10 @@ StorePieces *store_pieces_new(const RamResetSnapshot *s, BlockDriverState *bs,
     return p;
 }
 
-/* @but: as for qcow2_hold_free() */
-static void sharing_free(Sharing *s, const GArray *but)
+static void sharing_free(Sharing *s)
 {
     if (s->hold) {
-        qcow2_hold_free(s->hold, but, !page_store_has_snapshot(s->store));
+        qcow2_hold_free(s->hold, !page_store_has_snapshot(s->store));
     }
     ram_reset_page_store_free(s->store);
     vmstate_patches_free(s->patches);
@@ -80,13 +80,26 @@ static void sharing_free(Sharing *s, const GArray *but)
     g_free(s);
 }
 
-void store_pieces_end(StorePieces *p)
+/* Returns false when nothing is shared any more; else, call it again */
+static bool pieces_end_sharing(StorePieces *p)
 {
-    if (p->sharing) {
-        sharing_free(p->sharing, qcow2_store_attached(p->store));
-        p->sharing = NULL;
+    Sharing *s = p->sharing;
+
+    if (s && s->hold &&
+        qcow2_hold_release_next(s->hold, qcow2_store_attached(p->store))) {
+        return true;
+    }
+    g_clear_pointer(&p->sharing, sharing_free);
+    return false;
+}
+
+bool store_pieces_end(StorePieces *p)
+{
+    if (pieces_end_sharing(p) || qcow2_store_release_next(p->store)) {
+        return true;
     }
     g_clear_pointer(&p->store, qcow2_store_free);
+    return false;
 }
 
 void store_pieces_free(StorePieces *p)
@@ -149,7 +162,7 @@ static Sharing *sharing_new(StorePieces *p, const RamResetSnapshot *s,
         sharing->left = bitmap_count_one(sharing->changed, sharing->clusters);
     }
     if (!sharing->patches || sharing->left * 4 >= sharing->clusters * 3) {
-        sharing_free(sharing, NULL);
+        sharing_free(sharing);
         return NULL;
     }
     sharing->hold = qcow2_hold_new(
@@ -179,11 +192,13 @@ static bool pieces_hold(StorePieces *p)
 {
     Sharing *s = p->sharing;
 
+    if (s->given_up) {
+        return pieces_end_sharing(p);
+    }
     if (!page_store_has_snapshot(s->store) || qcow2_hold_next(s->hold) < 0 ||
         !page_store_has_snapshot(s->store)) {
-        sharing_free(s, NULL);
-        p->sharing = NULL;
-        return false;
+        s->given_up = true;
+        return true;
     }
     if (!qcow2_hold_is_complete(s->hold)) {
         return true;

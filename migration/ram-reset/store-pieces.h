@@ -30,12 +30,13 @@ StorePieces *store_pieces_new(const RamResetSnapshot *s, BlockDriverState *bs,
                               Error **errp);
 
 /**
- * store_pieces_end: free the clusters that were not attached, and @p but for
- * its memory
+ * store_pieces_end: free some of the clusters that were not attached
+ *
+ * Returns: whether to call it again.  If not, @p has nothing but its memory
  */
-void store_pieces_end(StorePieces *p);
+bool store_pieces_end(StorePieces *p);
 
-/* After store_pieces_end() */
+/* After the last store_pieces_end() */
 void store_pieces_free(StorePieces *p);
 
 /**

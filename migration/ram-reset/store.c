@@ -109,7 +109,7 @@ static void store_end(StoreJob *s)
     if (snapshot) {
         snapshot->storing = false;
     }
-    store_pieces_end(s->pieces);
+    s->again = store_pieces_end(s->pieces);
 }
 
 static void store_step_bh(void *opaque)
@@ -208,7 +208,9 @@ static int coroutine_fn store_run(Job *job, Error **errp)
               store_do(s, store_tables) && store_write(s) && store_flush(s) &&
               !job_is_cancelled(job) && store_do(s, store_attach);
 
-    store_do(s, store_end);
+    do {
+        store_do(s, store_end);
+    } while (s->again);
     if (s->err) {
         error_prepend(&s->err, "Snapshot '%s' could not be stored, and is in "
                       "memory as before: ", s->sn.name);
@@ -313,6 +315,7 @@ bool ram_reset_store(const char *job_id, const char *tag, uint64_t speed,
     if (s) {
         store_start(s, snapshot, pieces, speed);
     } else {
+        /* Nothing has been allocated, so there is nothing to free in steps */
         store_pieces_end(pieces);
         store_pieces_free(pieces);
     }

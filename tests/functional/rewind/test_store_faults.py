@@ -19,9 +19,10 @@ from lib.faults import FROM_THEN_ON, ONCE, Faults, memset
 from lib.kills import Disks
 from lib.machine import MIB, PAGE, Machine, MachineError
 from lib.rewinding import START, boot
+from lib.sharing import STORED, Sharer
 from lib.shm import in_memory
-from lib.storing import (CORRUPTIONS, MEMORY, kinds, problems, set_kind,
-                         snapshots, store)
+from lib.storing import (CORRUPTIONS, MEMORY, begin, finish, kinds, problems,
+                         set_kind, snapshots, state, store)
 
 RAM_SIZE = 8 * MIB
 REWIND = {'strategy': 'auto', 'ram': RAM_SIZE, 'memory': 'shared',
@@ -155,6 +156,49 @@ def test_each_write(monkeypatch, error, mode):
     print(outcomes)
     assert sum(count for (kind, outcome), count in outcomes.items()
                if kind == 'disk_write' and 'refused' in outcome) > 2
+
+
+def give_up_sharing(folder: Path, faults: Faults, kind: str, nth: int) -> bool:
+    """
+    The active layer is the last one to have the clusters of a parent that has
+    been deleted.  Returns whether there was such a call.
+    """
+    with Sharer(folder) as guest:
+        faults.watch_disk(guest.disk)
+        for page in range(0, STORED, 100):
+            guest.put(page, 200)
+        guest.put(2500, 201, 900)
+        guest.remember('s')
+        guest.load('first')
+        begin(guest, 's', speed=MIB)
+        while not state(guest)['current-progress']:
+            pass
+        guest.hmp('delvm first')
+        faults.arm(kind, nth, errno.EIO, ONCE)
+        guest.qmp('job-cancel', id='store')
+        with pytest.raises(MachineError):
+            finish(guest)
+        fired, _ = faults.disarm()
+        guest.load('s')
+        assert guest.has('s')
+        disk = guest.disk
+    assert not problems(disk)[CORRUPTIONS]
+    return fired
+
+
+@pytest.mark.parametrize('kind', ('disk_read', *KINDS))
+@pytest.mark.each_value
+def test_end_without_the_parent(monkeypatch, kind):
+    with in_memory('store-faults') as folder:
+        for nth in range(1, MOST):
+            workdir = folder / str(nth)
+            workdir.mkdir()
+            if not give_up_sharing(workdir, Faults(workdir, monkeypatch), kind,
+                                   nth):
+                break
+            shutil.rmtree(workdir)
+        print(kind, nth)
+        assert nth < MOST - 1
 
 
 def test_guest_runs(tmp_path, monkeypatch, fast_accel):
