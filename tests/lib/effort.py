@@ -4,8 +4,11 @@ How much the tests try: ./test some of what ./test --all does.
 
 No behaviour is left out.  Random sequences and repetitions are shorter; and of
 a test's combinations of parameters, where it is marked
+    any_value:  the first is run that this host can run,
     each_value: those are run that have each value of each parameter once,
     each_pair:  and each two values of two parameters.
+A test with the mark long(why) is left out, unless no other is chosen, as by its
+name.
 """
 
 import itertools
@@ -18,7 +21,7 @@ from lib import hugepages
 ALL = os.environ.get('RAM_RESET_ALL') == '1'
 # Tests that otherwise try some of many cases try all, see CONTRIBUTING.md
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
-MARKS = {'each_value': 1, 'each_pair': 2}
+MARKS = {'any_value': 0, 'each_value': 1, 'each_pair': 2}
 
 
 def rounds(full, short):
@@ -69,6 +72,7 @@ def covering(items: list[pytest.Item], together: int) -> list[pytest.Item]:
 def pytest_configure(config: pytest.Config) -> None:
     for mark in MARKS:
         config.addinivalue_line('markers', f'{mark}: see lib/effort.py')
+    config.addinivalue_line('markers', 'long(why): see lib/effort.py')
 
 
 # last, so that it is what -k has chosen that is covered
@@ -77,13 +81,14 @@ def pytest_collection_modifyitems(config: pytest.Config,
                                   items: list[pytest.Item]) -> None:
     if ALL:
         return
+    long = {item for item in items if item.get_closest_marker('long')}
+    dropped = long if len(long) < len(items) else set()
     tests: dict[tuple, list[pytest.Item]] = {}
-    for item in items:
+    for item in [item for item in items if item not in dropped]:
         for mark, together in MARKS.items():
             if item.get_closest_marker(mark):
                 key = item.path, item.originalname, together
                 tests.setdefault(key, []).append(item)
-    dropped = set()
     for (*_, together), variants in tests.items():
         runnable = [item for item in variants if runs_here(item)]
         skipped = [item for item in variants if item not in runnable]
