@@ -189,7 +189,7 @@ void assert_no_start(const char *args, const char *object,
 
 /*
  * Add a test "ram-reset/@path/STRATEGY" for each strategy that serves any
- * memory; @func gets its name
+ * memory, without --all for two; @func gets its name
  */
 void add_per_strategy(const char *path, void (*func)(const void *strategy));
 
