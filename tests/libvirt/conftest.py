@@ -11,7 +11,13 @@ from lib.fixtures import built, huge_pool   # noqa: F401
 from lib.libvirtd import GENERATIONS, Libvirtd, Unavailable
 
 
-@pytest.fixture(scope='session', params=GENERATIONS)
+# test_manual.py has the older one in ./test, too
+OLD = pytest.mark.long('libvirt differs little from release to release')
+
+
+@pytest.fixture(scope='session', params=(
+    *(pytest.param(old, marks=OLD) for old in GENERATIONS[:-1]),
+    GENERATIONS[-1]))
 def daemon(request) -> Iterator[Libvirtd]:
     try:
         libvirtd = Libvirtd(request.param)

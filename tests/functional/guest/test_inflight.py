@@ -75,6 +75,7 @@ def fly(tmp_path: Path, seed: int, accel: str, seconds: float) -> Counter:
     return flight.counts
 
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('accel', ACCELS)
 def short_flight(tmp_path, accel, seed):
     if accel == 'kvm' and not kvm_usable():

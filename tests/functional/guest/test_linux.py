@@ -51,7 +51,9 @@ def after_one_question(state: State) -> State:
     return replace(state, commands=state.commands + 1)
 
 
+# ./test has each strategy in one of two, --all in both
 @pytest.mark.each_value
+@pytest.mark.parametrize('strategy', rounds(STRATEGIES, ('memset', 'remap')))
 def test_back_to_the_snapshot(start, booted, memory, strategy):
     with start('booted') as guest:
         saved = guest.state()
@@ -77,7 +79,8 @@ def test_back_to_the_snapshot(start, booted, memory, strategy):
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize('strategy', STRATEGIES[1:])
+@pytest.mark.parametrize('strategy', rounds(STRATEGIES[1:],
+                                            ('madvise', 'auto')))
 def test_load_in_the_middle_of_work(start, strategy):
     """The guest runs processes that write while it is saved and loaded."""
     with start('booted') as guest:

@@ -139,7 +139,7 @@ def random_write(rng: random.Random, guest: Ring3) -> str:
 @pytest.mark.each_value
 def test_random_sequence(tmp_path, accel, any_memory, strategy, rng):
     """RAM after a load is RAM at the time of the save, in any sequence."""
-    steps, tags = rounds(24, 16), ('a', 'b', 'c')
+    steps, tags = rounds(24, 8), ('a', 'b', 'c')
     saved = {}
     loads = 0
     with boot(tmp_path, accel, any_memory, strategy) as guest:

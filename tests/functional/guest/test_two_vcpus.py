@@ -80,6 +80,7 @@ def fight_on(tmp_path: Path, seed: int, accels: Iterable[str],
     return counts
 
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('accel', ACCELS)
 def short_duel(tmp_path, accel, seed):
     if accel == 'kvm' and not kvm_usable():

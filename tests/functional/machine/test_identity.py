@@ -83,6 +83,7 @@ def count_different(draws: list[Drawn]) -> Counter:
     return Counter(value for drawn in draws for value in drawn.values)
 
 
+@pytest.mark.long('the new id is QEMU\'s, the numbers are Linux\'s')
 def test_new_random_numbers_after_each_load(tmp_path):
     """64 bytes and three UUIDs differ; without the option they are the same."""
     with Linux(tmp_path, accel='tcg', ram=RAM_SIZE, strategy='auto',

@@ -139,6 +139,7 @@ def is_killed(guest: Disks, command: str) -> bool:
 
 
 @pytest.mark.parametrize('operation', OPERATIONS, ids=IDS)
+@pytest.mark.long('test_each_write kills at chosen ones')
 def test_random_instant(folder, rng, operation):
     old_kind, kind, command, allowed = operation
     outcomes = Outcomes(f'{old_kind} {kind} {command}')

@@ -2,6 +2,7 @@
 """The manual's page about many snapshots keeps its promises."""
 
 # Takes: 60 s
+# Long: it types a page; other tests have each behaviour that it shows
 
 import re
 

@@ -14,6 +14,7 @@ from lib.shm import in_memory
 from lib.vmstate import VMState
 
 
+@pytest.mark.any_value
 def test_random_walk(tmp_path, tracker, rng):
     """Each load is verified by the object, too."""
     with boot(tmp_path, tracker, options=',verify=on') as guest:

@@ -24,6 +24,7 @@ def snapshots(guest) -> dict[str, int]:
     return {s['name']: s['vm-state-size'] for s in info.get('snapshots', ())}
 
 
+@pytest.mark.long('test_both_kinds walks, too')
 def test_random_walk(tmp_path, tracker, rng):
     with boot(tmp_path, tracker, options=',verify=on' + MEMORY) as guest:
         guest.stop()
@@ -34,6 +35,7 @@ def test_random_walk(tmp_path, tracker, rng):
         assert set(snapshots(guest).values()) <= {0}
 
 
+@pytest.mark.any_value
 def test_both_kinds(tmp_path, tracker, rng):
     """The kind changes from save to save."""
     with boot(tmp_path, tracker, options=',verify=on') as guest:

@@ -138,7 +138,7 @@ def inject(folder: Path, faults: Faults, kind: str, nth: int, error: int,
                          ids=('once', 'from-then-on'))
 @pytest.mark.parametrize('error', (errno.ENOSPC, errno.EIO),
                          ids=errno.errorcode.get)
-@pytest.mark.each_value
+@pytest.mark.any_value
 def test_each_write(monkeypatch, error, mode):
     outcomes: Counter[tuple[str, str]] = Counter()
     with in_memory('store-faults') as folder:

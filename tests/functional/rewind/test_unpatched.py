@@ -59,6 +59,7 @@ class Saved:
         assert disk_io(guest, DISK, f'read -P {number} 0 256k')
 
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('cluster', ('4k', '64k', '2M'))
 def test_loads_all_that_are_whole(tmp_path, unpatched, cluster):
     make_image(tmp_path, f'cluster_size={cluster}')
@@ -121,6 +122,7 @@ def test_guest_runs_on(tmp_path, unpatched, fast_accel, kind):
     check(disk)
 
 
+@pytest.mark.long('test_guest_runs_on has a small guest')
 def test_linux_runs_on(tmp_path, unpatched, linux_accel):
     """With devices that have a state of their own."""
     machine = {'accel': linux_accel, 'ram': 192 * MIB, 'memory': 'shared',

@@ -120,6 +120,7 @@ def test_used_index(tmp_path, backend):
             check_disk(guest)
 
 
+@pytest.mark.long('test_used_index has loads with a wrong index')
 def test_snapshot_of_it(tmp_path):
     """Requests that the snapshot lacks for good are no reason for anything."""
     with lying(tmp_path, StorageDaemon) as (guest, liar):
@@ -133,6 +134,7 @@ def test_snapshot_of_it(tmp_path):
             check_rewound(guest)
 
 
+@pytest.mark.long('test_used_index has a request that is missing')
 def test_one_less(tmp_path):
     """
     A request may be under way as far as QEMU can know: the back end is

@@ -36,7 +36,7 @@ def assert_counts(guest: SnapctlGuest, saves: int, loads: int,
     assert not info['pending']
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 def test_save_and_load(tmp_path, accel, machine_type, served):
     with SnapctlGuest(tmp_path, accel=accel, strategy=served,
                       machine_type=machine_type) as guest:
@@ -91,7 +91,7 @@ BAD = {'device': ((), damage(damage_device)),
        'machine': (('-device', 'i6300esb'), lambda disk: None)}
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize('bad', BAD)
 def test_failed_load(tmp_path, accel, served, bad):
     """It leaves the guest stopped, until the host's user loads another one."""
@@ -136,7 +136,7 @@ ITERATIONS = {('kvm', 'auto'): rounds(1000, 100),
               ('tcg', 'stock'): rounds(100, 20)}
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 def test_iterations(tmp_path, accel, machine_type, served):
     """Nothing but the guest keeps this going."""
     count = ITERATIONS[accel, served]
@@ -173,6 +173,7 @@ def test_loads_by_the_host(tmp_path, accel, served):
         assert_counts(guest, saves=1, loads=0)
 
 
+@pytest.mark.any_value
 def test_min_interval(tmp_path, accel):
     """A guest that does nothing but ask gets no more than was granted."""
     count, interval = 20, 0.1

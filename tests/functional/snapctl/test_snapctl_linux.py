@@ -308,9 +308,12 @@ def test_guest_that_hangs_or_panics(tmp_path, linux_accel):
 
 # A guest's kernel command line, and --timeout
 PANICS = {'by-console': ('', 5), 'by-reset': ('panic=-1', 60)}
+# It waits for time-outs while the guest spins; other tests have one each
+BY_CONSOLE = pytest.mark.long('by-reset reads the console, too')
 
 
-@pytest.mark.parametrize('how', PANICS)
+@pytest.mark.parametrize('how', (
+    pytest.param('by-console', marks=BY_CONSOLE), 'by-reset'))
 def test_panic_is_no_hang(tmp_path, how):
     """By what the console says, which is kept."""
     append, timeout = PANICS[how]

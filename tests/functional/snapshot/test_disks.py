@@ -69,6 +69,7 @@ def idle(folder: Path, *args, **kwargs) -> Machine:
                    args=(*QCOW2, *args), **kwargs)
 
 
+@pytest.mark.long('a boot; libvirt\'s test_uefi.py has it, too')
 def test_uefi_variables_go_back(tmp_path, templates):
     """In RAM and in their raw file; also by -loadvm, with a template."""
     options = f',rewind=on,verify=on,template-dir={templates}'

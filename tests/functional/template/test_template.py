@@ -19,7 +19,7 @@ from lib.templates import (RAM_SIZE, START, STORED, assert_from_template,
                            main_block, save, start)
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize('how', ('loadvm', 'hmp', 'qmp'))
 def test_new_process(tmp_path, templates, accel, any_memory, rewind, how):
     """It has the snapshot's RAM, all of it, and the guest goes on."""
