@@ -100,6 +100,7 @@ def test_why_loads_are_not_rewound(tmp_path, fast_accel):
     assert re.search('0 of 4\n  not 4: .*rewind-limit', done.stdout)
 
 
+@pytest.mark.any_value
 def test_hang_and_a_client_of_the_serial_port(tmp_path, accel):
     client = tmp_path / 'client.py'
     client.write_text(CLIENT)
@@ -113,6 +114,7 @@ def test_hang_and_a_client_of_the_serial_port(tmp_path, accel):
     assert texts[:1] + texts[2:] == [f'pong {i}\n' for i in (1, 3, 4, 5)]
 
 
+@pytest.mark.any_value
 def test_input_of_a_hung_guest_is_forgotten(tmp_path, accel):
     """Reading where no memory is, it is busy for long, and input waits."""
     late = r'sum 20000000 10000000\n' + r'ping 9\n' * 300
@@ -123,6 +125,7 @@ def test_input_of_a_hung_guest_is_forgotten(tmp_path, accel):
     assert collected(tmp_path / 'out') == ['', '', '']
 
 
+@pytest.mark.any_value
 def test_crash(tmp_path, accel):
     """A guest that has lost its mind does not always do the same."""
     done = loop(*READY, '--iterations', 8, '--timeout', 1, '--send',

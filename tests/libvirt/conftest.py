@@ -11,13 +11,7 @@ from lib.fixtures import built, huge_pool   # noqa: F401
 from lib.libvirtd import GENERATIONS, Libvirtd, Unavailable
 
 
-# test_manual.py has the older one in ./test, too
-OLD = pytest.mark.long('libvirt differs little from release to release')
-
-
-@pytest.fixture(scope='session', params=(
-    *(pytest.param(old, marks=OLD) for old in GENERATIONS[:-1]),
-    GENERATIONS[-1]))
+@pytest.fixture(scope='session', params=GENERATIONS)
 def daemon(request) -> Iterator[Libvirtd]:
     try:
         libvirtd = Libvirtd(request.param)

@@ -38,7 +38,7 @@ SAID = {remove: 'does not (exist|have internal snapshot)',
         spoil: "property 'threads' of ram-reset-auto takes 0 to 64, not 65"}
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize('harm', SAID)
 def test_failed_revert_says_why_and_leaves_the_guest_off(
         plain_guest, harm: Callable[[Domain], None]):

@@ -20,7 +20,7 @@ def take_back(guest: Domain, how: str) -> None:
     assert guest.pid() == pid
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize('how', ('hmp', 'qmp'))
 def test_load_brings_memory_back(guest, how):
     for seed in (2, 3):

@@ -18,7 +18,7 @@ def test_revert_of_a_running_guest_brings_memory_back(guest):
     assert_runs(guest)
 
 
-@pytest.mark.each_value
+@pytest.mark.any_value
 def test_revert_of_a_destroyed_guest_brings_memory_back(guest):
     dirty(guest, 2)
     guest.destroy()
@@ -37,7 +37,7 @@ def test_reverts_and_loads_take_turns(plain_guest):
     assert_runs(plain_guest)
 
 
-@pytest.mark.each_value
+@pytest.mark.any_value
 def test_start_after_destroy_boots_and_can_be_reverted(plain_guest):
     dirty(plain_guest, 2)
     plain_guest.destroy()

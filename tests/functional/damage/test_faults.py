@@ -199,7 +199,8 @@ class Saves(Sweep):
 
 @pytest.mark.parametrize('strategy,memory,options', (
     ('memset', 'private', ''), ('auto', 'shared', ',rewind=on'),
-    ('memset', 'private', ',template-dir={}')))
+    pytest.param('memset', 'private', ',template-dir={}',
+                 marks=pytest.mark.long('test_make_template makes one'))))
 def test_save(request, folder, faults, strategy, memory, options):
     options = options.format(made(folder))
     with started(request, folder, faults, strategy, memory, options) as guest:

@@ -182,6 +182,7 @@ def guest(tmp_path, request):
         yield guest
 
 
+@pytest.mark.any_value
 def test_what_is_as_it_was_is_kept(guest):
     assert [guest.load_kept() for _ in range(4)] == [KEPT[guest.type]] * 4
     guest.cont()
@@ -190,6 +191,7 @@ def test_what_is_as_it_was_is_kept(guest):
     assert guest.load_kept() == KEPT[guest.type]
 
 
+@pytest.mark.any_value
 def test_what_has_changed_is_not(guest, rng):
     space, tree = guest.space(), guest.hmp('info mtree -f')
     guest.load('s')
@@ -206,6 +208,7 @@ def test_what_has_changed_is_not(guest, rng):
         assert guest.load_kept() >= KEPT[guest.type] - 1
 
 
+@pytest.mark.any_value
 def test_other_snapshots_have_other_devices(guest, rng):
     """A load of another snapshot does not use the state that is cached."""
     first = guest.space()
@@ -219,6 +222,7 @@ def test_other_snapshots_have_other_devices(guest, rng):
         assert guest.space() == (first if tag == 's' else second)
 
 
+@pytest.mark.any_value
 def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
     """The guest sets the byte order in VGA's memory BAR; no reset clears it."""
     order = {'path': '/machine/peripheral/vga',
@@ -233,6 +237,7 @@ def test_byte_order_of_the_frame_buffer_is_the_snapshots(guest):
         assert_rewound(guest)
 
 
+@pytest.mark.any_value
 def test_byte_order_is_the_default_if_the_snapshot_does_not_tell(guest):
     order = {'path': '/machine/peripheral/vga',
              'property': 'big-endian-framebuffer'}
@@ -335,6 +340,7 @@ def test_memory_with_a_file_in_it_is_the_snapshots(tmp_path):
 
 
 @pytest.mark.parametrize('machine', MACHINES)
+@pytest.mark.any_value
 def test_an_alarm_wakes_the_guest_as_after_a_whole_load(tmp_path, machine):
     """QEMU itself knows what may wake the guest, and a reset clears it."""
     states = {}

@@ -92,7 +92,6 @@ def boot(workdir: Path, vcpus: int, append: str = '', args: tuple = ()
                  boot_timeout=0, args=('-smp', str(vcpus), *args))
 
 
-@pytest.mark.long('a boot; the other tests have each clock')
 def test_linux_goes_on_at_the_save(tmp_path):
     """All at once, since it is the waiting that takes time."""
     with contextlib.ExitStack() as stack:

@@ -94,6 +94,7 @@ def error(guest: Linux, command: str, status: int = 1) -> str:
 
 # The command line
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('machine', ('pc', 'q35'))
 def test_taken_back_by_itself(tmp_path, linux_accel, machine):
     with boot(tmp_path, linux_accel, machine=machine, **REWIND) as guest:
@@ -259,10 +260,12 @@ def test_harness(tmp_path):
     iterate(tmp_path, 'tcg', ITERATIONS, **REWIND)
 
 
+@pytest.mark.long('test_wait_for_a_load has no object, either')
 def test_harness_without_an_object(tmp_path):
     iterate(tmp_path, 'tcg', FEW)
 
 
+@pytest.mark.long('a boot; test_snapctl.py has this machine')
 def test_harness_on_q35(tmp_path, linux_accel):
     count = ITERATIONS if linux_accel == 'kvm' else FEW // 4
     iterate(tmp_path, linux_accel, count, machine='q35', **REWIND)
