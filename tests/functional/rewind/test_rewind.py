@@ -24,7 +24,7 @@ from lib.rewinding import RAM_SIZE, START, assert_rewound, boot, footprint
 from lib.vmstate import VMState
 
 TAGS = ('a', 'b', 'c')
-STEPS, MOST = rounds(700, 80), 700
+STEPS, MOST = rounds(700, 50), 700
 # loads before anything is counted, and in each half of those that count
 WARM_UP, HALF = rounds((200, 400), (100, 200))
 LOOK_EVERY = 20
