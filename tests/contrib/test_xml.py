@@ -68,6 +68,7 @@ def test_adds_only_its_bytes(name):
     assert arguments(expected)[-2:] == ['-object', OBJECT]
 
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('name', ADDED)
 def test_again_and_back(name):
     once = piped(domain(name))
@@ -85,6 +86,7 @@ def test_empty_commandline_of_a_default_namespace():
     assert new.startswith(head + b'>\n') and new.endswith(b'\n</domain>' + tail)
 
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('name', ADDED)
 def test_other_options_replace_the_object(name):
     other = 'ram-reset-memset,id=rr0,threads=4,verify=on'

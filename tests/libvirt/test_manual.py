@@ -141,6 +141,7 @@ def test_parts_of_a_domain_are_valid(generation, tmp_path):
 
 
 # the oldest has the least
+@pytest.mark.long('a boot; test_manual types the same kinds of commands')
 @pytest.mark.parametrize('generation', GENERATIONS if ALL else GENERATIONS[:1])
 def test_tools(daemon, how, tmp_path):
     """With a domain that knows nothing of it yet."""

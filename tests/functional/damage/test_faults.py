@@ -270,6 +270,7 @@ def huge_files(request, folder, faults):
         yield HugeFiles(guest, path, folder / 'state')
 
 
+@pytest.mark.long('the unit test of hugefile has faults, too')
 def test_hugefile_start(huge_files, faults):
     """It is refused, with nothing left, or all bytes of before are gone."""
     files = huge_files
@@ -285,6 +286,7 @@ def test_hugefile_start(huge_files, faults):
     assert sweep.run(LONG).rows['flock'].outcomes['refused']
 
 
+@pytest.mark.long('the unit test of hugefile has faults, too')
 def test_hugefile_end(huge_files, faults):
     """The next start finds no byte, whatever becomes of the record."""
     files = huge_files

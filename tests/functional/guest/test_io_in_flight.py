@@ -93,6 +93,7 @@ def check_images(workdir: Path, tag: str) -> None:
         assert filecmp.cmp(now, then, shallow=False), name
 
 
+@pytest.mark.long('test_inflight.py has disks with requests, too')
 @pytest.mark.parametrize('way, shift', rounds(
     [('stock', 1), ('stock', 5), *(('rewind', n) for n in range(0, 8, 2))],
     [('rewind', 0)]))

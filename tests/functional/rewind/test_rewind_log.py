@@ -44,6 +44,7 @@ def test_migration_after_a_load(tmp_path, tracker):
         guest.ask('check-fill', START, MIB, 1)
 
 
+@pytest.mark.any_value
 def test_dirty_rate(tmp_path, tracker):
     """Another user of the dirty log gets an answer, and does no harm."""
     mode = 'dirty-ring' if 'ring' in tracker else 'dirty-bitmap'

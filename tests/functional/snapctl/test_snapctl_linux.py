@@ -291,6 +291,7 @@ def test_every_end_of_a_target(tmp_path, linux_accel):
             ['error (No such file or directory)'] * 2
 
 
+@pytest.mark.long('other tests have a hang or a panic each')
 def test_guest_that_hangs_or_panics(tmp_path, linux_accel):
     timeout = round(patience(2))
     inputs = ['first', 'panic', 'second', 'freeze', 'panic', 'third']
