@@ -35,6 +35,7 @@
 #include "migration/ram-reset/vmstate/zero-run.h"
 #include "system/ram-reset/machine/clock.h"
 #include "system/ram-reset/machine/timers.h"
+#include "system/ram-reset/machine/transfers.h"
 #include "system/ram-reset/machine/vcpus.h"
 #include "system/ram-reset/machine/vmgenid.h"
 #include "system/ram-reset/trace.h"
@@ -137,6 +138,7 @@ void ram_reset_load_begin(void)
     ram_reset_vcpus_end_reset();
     ram_reset_tsc_kvm_begin();
     ram_reset_renew_vmgenid();
+    ram_reset_end_transfers();
     load_plan_begin_ram(&load.plan, &load.verdict.err);
     if (load.plan.way == LOAD_WHOLE && ram_reset_rewind_wanted()) {
         load.sections.places = page_places_new();
