@@ -113,13 +113,15 @@ class TwoCpus(SnapctlGuest):
 
     def wait_steps(self, count: int) -> bool:
         """
-        True also if a load that the guest has asked for has failed, or if it
-        has reset itself and waits for a command.
+        True also if a load that the guest has asked for has failed, if it has
+        ejected the device that counts, or if it has reset itself and waits for
+        a command.
         """
         before, limit = self.steps(), Limit(PATIENCE)
         reset_limit = Limit(RESET_PATIENCE)
         while self.steps() < before + count and \
-                self.status() != 'restore-vm':
+                self.status() != 'restore-vm' and \
+                'snap0' in self.peripherals():
             if limit.over():
                 return False
             if reset_limit.over() and self._waits_for_command():
