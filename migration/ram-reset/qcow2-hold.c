@@ -131,11 +131,10 @@ static int coroutine_fn GRAPH_RDLOCK hold_co_release(BlockDriverState *bs,
     BDRVQcow2State *s = bs->opaque;
     uint64_t end = MIN(h->held, h->released + QCOW2_AT_ONCE);
     uint64_t start = 0, bytes = 0;
+    int ret = ram_reset_qcow2_may_change(bs);
 
-    /* References in an image that another QEMU has now leak */
-    if (ram_reset_qcow2_may_change(bs) < 0) {
-        h->released = h->held;
-        return 0;
+    if (ret < 0) {
+        return ret;
     }
     for (uint64_t i = h->released; i <= end && bs->drv; i++) {
         bool ends = i == end || hold_stays(h, i);
@@ -158,6 +157,7 @@ bool qcow2_hold_release_next(Qcow2Hold *h, const GArray *but)
     h->but = but;
     if (h->released < h->held &&
         ram_reset_qcow2_locked(h->bs, hold_co_release, h) < 0) {
+        /* References in an image that another QEMU has now leak */
         h->released = h->held;
     }
     return h->released < h->held;

@@ -34,11 +34,16 @@ struct Qcow2Store {
     BlockDriverState *bs;       /* the qcow2 image; holds a reference */
     GArray *clusters;           /* uint64_t: of the VM state, in the file */
     GArray *pieces;             /* StoreRun: those it has allocated, and tables */
-    StoreRun last;              /* the last of these */
     int64_t tables;             /* offset of the L2 tables in the file; bytes */
     int nb_tables;
     bool attached;
 };
+
+/* The room that was found last */
+static const StoreRun *store_last(const Qcow2Store *store)
+{
+    return &g_array_index(store->pieces, StoreRun, store->pieces->len - 1);
+}
 
 static int coroutine_fn GRAPH_RDLOCK store_co_allocate(BlockDriverState *bs,
                                                        void *opaque)
@@ -67,18 +72,18 @@ static int coroutine_fn GRAPH_RDLOCK store_co_release(BlockDriverState *bs,
     Qcow2Store *store = opaque;
     BDRVQcow2State *s = bs->opaque;
     uint64_t most = (uint64_t)QCOW2_AT_ONCE * s->cluster_size, bytes = 0;
+    int ret = ram_reset_qcow2_may_change(bs);
 
     /* Clusters of an image that another QEMU has now leak */
-    if (ram_reset_qcow2_may_change(bs) < 0) {
-        return -EPERM;
+    if (ret < 0) {
+        return ret;
     }
     while (store->pieces->len && bytes < most && bs->drv) {
-        unsigned last = store->pieces->len - 1;
-        StoreRun *run = &g_array_index(store->pieces, StoreRun, last);
+        const StoreRun *run = store_last(store);
 
         qcow2_free_clusters(bs, run->offset, run->bytes, QCOW2_DISCARD_OTHER);
         bytes += run->bytes;
-        g_array_set_size(store->pieces, last);
+        g_array_set_size(store->pieces, store->pieces->len - 1);
     }
     /* A damaged image may have been closed */
     return bs->drv ? 0 : -ENOMEDIUM;
@@ -93,7 +98,6 @@ static bool store_allocate(Qcow2Store *store, uint64_t bytes, Error **errp)
         error_setg_errno(errp, -ret, "The image has no room for the VM state");
         return false;
     }
-    store->last = run;
     g_array_append_val(store->pieces, run);
     return true;
 }
@@ -164,7 +168,7 @@ bool qcow2_store_next(Qcow2Store *store, uint64_t bytes, Error **errp)
         return false;
     }
     for (uint64_t at = 0; at < bytes; at += qcow2_store_cluster(store)) {
-        uint64_t cluster = store->last.offset + at;
+        uint64_t cluster = store_last(store)->offset + at;
 
         g_array_append_val(store->clusters, cluster);
     }
@@ -193,7 +197,7 @@ bool qcow2_store_replace(Qcow2Store *store, const GArray *list, Error **errp)
     for (unsigned i = 0; i < list->len; i++) {
         g_array_index(store->clusters, uint64_t,
                       g_array_index(list, uint64_t, i)) =
-            store->last.offset + i * size;
+            store_last(store)->offset + i * size;
     }
     return true;
 }
@@ -221,7 +225,7 @@ bool qcow2_store_tables(Qcow2Store *store, uint8_t **tables, uint64_t *bytes,
     if (!store_allocate(store, *bytes, errp)) {
         return false;
     }
-    store->tables = store->last.offset;
+    store->tables = store_last(store)->offset;
     *tables = qemu_blockalign0(store->bs, *bytes);
     store_fill_tables(store, (uint64_t *)*tables);
     return true;
@@ -238,8 +242,9 @@ int coroutine_fn qcow2_store_co_write(Qcow2Store *store, const uint8_t *buf,
     if (ram_reset_qcow2_may_change(store->bs) < 0) {
         return -EPERM;
     }
-    assert(bytes == store->last.bytes);
-    return bdrv_co_pwrite(store->bs->file, store->last.offset, bytes, buf, 0);
+    assert(bytes == store_last(store)->bytes);
+    return bdrv_co_pwrite(store->bs->file, store_last(store)->offset, bytes,
+                          buf, 0);
 }
 
 void qcow2_store_count(const Qcow2Store *store, uint64_t *shared, uint64_t *own)

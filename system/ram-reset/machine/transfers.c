@@ -14,13 +14,13 @@ static int transfers_end(BusState *qbus, void *opaque)
 {
     I2CBus *bus = (I2CBus *)object_dynamic_cast(OBJECT(qbus), TYPE_I2C_BUS);
 
-    while (bus && !QLIST_EMPTY(&bus->current_devs)) {
-        I2CNode *node = QLIST_FIRST(&bus->current_devs);
+    I2CNode *node, *next;
 
-        QLIST_REMOVE(node, next);
-        g_free(node);
-    }
     if (bus) {
+        QLIST_FOREACH_SAFE(node, &bus->current_devs, next, next) {
+            QLIST_REMOVE(node, next);
+            g_free(node);
+        }
         bus->broadcast = false;
     }
     return 0;
