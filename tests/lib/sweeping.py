@@ -9,7 +9,6 @@ import difflib
 import random
 import re
 import shutil
-import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from lib.machine import DISK, MIB, run_quietly
 from lib.rewinding import RAM_SIZE
 from lib.screens import (VBE_DATA, VBE_INDEX, picture, without_cursor,
                          write_glyph)
-from lib.vmstate import SECTION_FULL, VMState
+from lib.vmstate import VMState, device_sections
 
 PORT = ('-chardev', 'null,id=c0', '-device', 'virtserialport,chardev=c0')
 COMMON = ('-device', 'virtio-blk-pci,drive=disk1,id=blk', '-device',
@@ -140,32 +139,6 @@ def has_state(disk: Path, tag: str) -> bool:
     with contextlib.suppress(KeyError, AssertionError), VMState(disk, tag):
         return True
     return False
-
-
-def device_sections(stream: bytes):
-    """Name and number of each, and what it has."""
-    at = next(i for i in range(len(stream))
-              if stream[i] == SECTION_FULL and is_section(stream, i))
-    while stream[at] == SECTION_FULL:
-        number = stream[at + 1:at + 5]
-        length = stream[at + 5]
-        name = stream[at + 6:at + 6 + length].decode()
-        instance, = struct.unpack_from('>I', stream, at + 6 + length)
-        start = end = at + 14 + length
-        while True:
-            end = stream.index(b'\x7e' + number, end)
-            if stream[end + 5] == 0 or is_section(stream, end + 5):
-                break
-            end += 1
-        yield (name, instance), stream[start:end]
-        at = end + 5
-
-
-def is_section(stream: bytes, at: int) -> bool:
-    """Whether one begins there, of a device."""
-    name = stream[at + 6:at + 6 + stream[at + 5]]
-    return stream[at] == SECTION_FULL and stream[at + 1:at + 4] == bytes(3) \
-        and len(name) > 1 and name.isascii() and name.decode().isprintable()
 
 
 def snapshots(workdir: Path, accel: str, machine: str) -> None:

@@ -6,6 +6,7 @@ qcow2 keeps it behind the disk's own data, in the snapshot's L1 table.
 """
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -178,3 +179,30 @@ def _edit_snapshot(image: Path, name: str, edit) -> None:
                 return
             at = -(-(place + name_len) // 8) * 8
     raise KeyError(name)
+
+
+def device_sections(stream: bytes
+                    ) -> Iterator[tuple[tuple[str, int], bytes]]:
+    """Name and number of each, and what it has."""
+    at = next(i for i in range(len(stream))
+              if stream[i] == SECTION_FULL and is_section(stream, i))
+    while stream[at] == SECTION_FULL:
+        number = stream[at + 1:at + 5]
+        length = stream[at + 5]
+        name = stream[at + 6:at + 6 + length].decode()
+        instance, = struct.unpack_from('>I', stream, at + 6 + length)
+        start = end = at + 14 + length
+        while True:
+            end = stream.index(b'\x7e' + number, end)
+            if stream[end + 5] == 0 or is_section(stream, end + 5):
+                break
+            end += 1
+        yield (name, instance), stream[start:end]
+        at = end + 5
+
+
+def is_section(stream: bytes, at: int) -> bool:
+    """Whether one begins there, of a device."""
+    name = stream[at + 6:at + 6 + stream[at + 5]]
+    return stream[at] == SECTION_FULL and stream[at + 1:at + 4] == bytes(3) \
+        and len(name) > 1 and name.isascii() and name.decode().isprintable()

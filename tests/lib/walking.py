@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from lib.content import assert_same_ram
-from lib.dma import SCRATCH, Balloon, QtestMachine
+from lib.dma import SCRATCH, Balloon, Qtest, QtestMachine
 from lib.effort import rounds
 from lib.kills import disk_io
-from lib.machine import DISK, MIB, PAGE, MachineError
+from lib.machine import DISK, MIB, PAGE, Machine, MachineError
 
 RAM_SIZE = 4 * MIB
 # Queues of the balloon: the device writes there, and the model reads it
@@ -31,20 +31,31 @@ PCI_BUS, PCI_EJECT, SLOT = 0xae10, 0xae08, 7
 PLUGGED = {'driver': 'virtio-rng-pci', 'id': 'plugged', 'addr': f'{SLOT}'}
 
 
-def plug_memory(guest: QtestMachine, n: int = 0, **kwargs) -> None:
+def plug_memory(guest: Machine, n: int = 0, size: int = DIMM_SIZE, **kwargs
+                ) -> None:
     """DIMM @n, of zeros; @kwargs: more properties of it."""
     # QEMU 10.0 gives a memfd backend the file of an earlier one of its name
     guest.qmp('object-add', **{'qom-type': 'memory-backend-ram',
-                               'id': f'more{n}', 'size': DIMM_SIZE})
+                               'id': f'more{n}', 'size': size})
     guest.qmp('device_add', driver='pc-dimm', id=f'dimm{n}', memdev=f'more{n}',
               **kwargs)
 
 
-def unplug_memory(guest: QtestMachine, n: int = 0) -> None:
-    """What is in slot @n, as a guest does it."""
-    guest.qtest.out('l', DIMM_SELECT, n)
-    guest.qtest.out('b', DIMM_CONTROL, DIMM_EJECT)
+def unplug_memory(guest: Machine, n: int = 0, qtest: Qtest | None = None
+                  ) -> None:
+    """
+    What is in slot @n, as a guest does it.  QEMU frees it later, in another
+    thread, though it has no name any more.
+    """
+    qtest = qtest or guest.qtest
+    qtest.out('l', DIMM_SELECT, n)
+    qtest.out('b', DIMM_CONTROL, DIMM_EJECT)
     guest.qmp('object-del', id=f'more{n}')
+
+
+def nr_blocks(guest: Machine) -> int:
+    """A measure of the number of RAM blocks, with those that lost their name."""
+    return len(guest.hmp('info ramblock').splitlines())
 
 
 def steps(full: int, short: int) -> int:

@@ -6,7 +6,6 @@
 import contextlib
 import random
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from lib.dma import SCRATCH, SECTOR, Disk, Qtest
 from lib.effort import rounds
 from lib.guests import PAGE, Ring3
 from lib.machine import DISK, MIB, MachineError, run_quietly
-from lib.patience import Limit
 from lib.rewinding import RAM_SIZE, START, assert_rewound, boot, footprint
 from lib.vmstate import VMState
+from lib.walking import DIMM, plug_memory, unplug_memory
 
 TAGS = ('a', 'b', 'c')
 STEPS, MOST = rounds(700, 50), 700
@@ -67,9 +66,7 @@ def test_hot_pages_are_not_tracked(tmp_path, tracker):
 class Plaything:
     """A guest, and whoever else writes to its RAM, in any order."""
 
-    DIMM, DIMM_SIZE = 4 << 30, 16 * MIB
-    # QEMU's ACPI hardware for it, see its docs/specs/acpi_mem_hotplug.rst
-    DIMM_SELECT, DIMM_CONTROL, EJECT = 0xa00, 0xa14, 8
+    DIMM_SIZE = 16 * MIB
     DAMAGED = {'damaged-ram': damage_ram_records,
                'damaged-device': damage_device}
 
@@ -121,7 +118,7 @@ class Plaything:
         dimm = b''
         if self._dimm:
             file = self._workdir / 'dimm'
-            self._guest.qmp('pmemsave', val=self.DIMM, size=self.DIMM_SIZE,
+            self._guest.qmp('pmemsave', val=DIMM, size=self.DIMM_SIZE,
                             filename=str(file))
             dimm = file.read_bytes()
         return self._guest.ram_image(), dimm
@@ -137,7 +134,7 @@ class Plaything:
         """
         start, size = START, RAM_SIZE - SCRATCH - START
         if self._dimm and self._rng.random() < 0.3:
-            start, size = self.DIMM, self.DIMM_SIZE
+            start, size = DIMM, self.DIMM_SIZE
         first = self._rng.randrange(size // PAGE)
         count = min(size // PAGE - first, 1 << self._rng.randrange(most))
         return start + first * PAGE, count
@@ -216,15 +213,9 @@ class Plaything:
 
     def plug(self) -> None:
         if self._dimm:
-            self._qtest.out('l', self.DIMM_SELECT, 0)
-            self._qtest.out('b', self.DIMM_CONTROL, self.EJECT)
-            self._guest.qmp('object-del', id='more')
+            unplug_memory(self._guest, qtest=self._qtest)
         else:
-            self._guest.qmp('object-add', **{
-                'qom-type': 'memory-backend-ram', 'id': 'more',
-                'size': self.DIMM_SIZE})
-            self._guest.qmp('device_add', driver='pc-dimm', id='dimm',
-                            memdev='more')
+            plug_memory(self._guest, size=self.DIMM_SIZE)
         self._dimm = not self._dimm
 
     def is_fair(self) -> bool:

@@ -18,7 +18,7 @@ from lib.sharing import Sharer
 from lib.storing import (LEAKS, begin, check, finish, make_image, problems,
                          set_kind, state, store)
 from lib.walking import DIMM_SIZE as SIZE
-from lib.walking import DIMM, plug_memory, unplug_memory
+from lib.walking import DIMM, nr_blocks, plug_memory, unplug_memory
 
 TIMEOUT = 30
 ROOM = '-m', 'slots=4,maxmem=1G'
@@ -31,9 +31,9 @@ class Slots(Still):
         plug_memory(self, slot, slot=slot, addr=DIMM + slot * SIZE)
 
     def unplug(self, slot: int) -> None:
+        before, limit = nr_blocks(self), Limit(TIMEOUT)
         unplug_memory(self, slot)
-        limit = Limit(TIMEOUT)
-        while f'more{slot}' in self.hmp('info ramblock'):
+        while nr_blocks(self) == before:
             assert not limit.over()
             time.sleep(0.01)
 

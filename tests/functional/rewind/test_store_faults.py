@@ -187,7 +187,6 @@ def give_up_sharing(folder: Path, faults: Faults, kind: str, nth: int) -> bool:
 
 
 @pytest.mark.parametrize('kind', ('disk_read', *KINDS))
-@pytest.mark.each_value
 def test_end_without_the_parent(monkeypatch, kind):
     with in_memory('store-faults') as folder:
         for nth in range(1, MOST):

@@ -15,16 +15,12 @@ from lib.dma import Qtest
 from lib.effort import rounds
 from lib.machine import MachineError
 from lib.rewinding import Still, boot
-from lib.walking import plug_memory, unplug_memory
+from lib.walking import nr_blocks, plug_memory, unplug_memory
 
 ROOM = '-m', 'slots=1,maxmem=1G'
 TIMES = rounds(100, 12)
 # seconds; the RCU thread waits that long for more to do, at most
 LAZY = 0.06
-
-
-def nr_blocks(guest) -> int:
-    return len(guest.hmp('info ramblock').splitlines())
 
 
 def test_save_waits_for_it(tmp_path):
@@ -57,11 +53,10 @@ def test_save_at_any_instant(tmp_path, tracker):
     qtest = Qtest(tmp_path)
     with boot(tmp_path, tracker, args=(*ROOM, *qtest.args)) as guest:
         qtest.connect()
-        guest.qtest = qtest
         guest.stop()
         for n in range(TIMES):
             plug_memory(guest)
-            unplug_memory(guest)
+            unplug_memory(guest, qtest=qtest)
             time.sleep(LAZY * n / TIMES)
             guest.save('s')
         qtest.close()
