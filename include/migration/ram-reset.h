@@ -179,6 +179,20 @@ static inline void ram_reset_load_zeros(QEMUFile *f, ram_addr_t addr)
 bool ram_reset_load_skip(QEMUFile *f);
 
 /**
+ * ram_reset_map_incoming: map a block from the file of a migration that comes in
+ *
+ * @len: bytes of the block in the file, from @rb->pages_offset on
+ * @stored: a bit for each target page that the file has
+ *
+ * Called for each block of a stream with mapped-ram, with the BQL held.  RAM is
+ * zero before.
+ *
+ * Returns: false if the pages must be read; a trace event says why
+ */
+bool ram_reset_map_incoming(QEMUFile *f, RAMBlock *rb, ram_addr_t len,
+                            const unsigned long *stored);
+
+/**
  * ram_reset_load_section: QEMU is about to load a further part of a section
  *
  * @type: QEMU_VM_SECTION_PART or QEMU_VM_SECTION_END

@@ -84,6 +84,22 @@ void ram_reset_template_remove(const char *why);
  */
 void ram_reset_template_retire(const char *identity);
 
+/**
+ * ram_reset_map_file: make @rb a private mapping of a file that is no template
+ *
+ * Nothing is read.  Pages that are not stored become zero, whatever the file
+ * has in their places.
+ *
+ * @fd: the file; its position changes
+ * @offset: of the block's first page in it, in bytes
+ * @stored: a bit for each target page of the block that the file has
+ *
+ * Returns: false with @errp set to the reason if it is not mapped: its memory
+ *     is what it was, or zero
+ */
+bool ram_reset_map_file(RAMBlock *rb, int fd, uint64_t offset,
+                        const unsigned long *stored, Error **errp);
+
 /** ram_reset_template_close: RAM is not equal to any template any more */
 void ram_reset_template_close(void);
 

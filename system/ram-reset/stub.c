@@ -109,6 +109,8 @@ STUB(bool ram_reset_has_template(void), false)
 STUB(char *ram_reset_template_path(void), NULL)
 STUB_VOID(void ram_reset_template_remove(const char *why))
 STUB_VOID(void ram_reset_template_retire(const char *identity))
+STUB(bool ram_reset_map_file(RAMBlock *rb, int fd, uint64_t offset,
+                             const unsigned long *stored, Error **errp), false)
 STUB_VOID(void ram_reset_template_close(void))
 STUB(RamResetTemplateInfo *ram_reset_query_template(void), NULL)
 

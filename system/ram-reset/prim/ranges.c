@@ -50,3 +50,33 @@ uint64_t prim_ranges_size(const GArray *ranges)
     }
     return bytes;
 }
+
+static GArray *ranges_join_once(const GArray *ranges, uint64_t gap)
+{
+    GArray *joined = prim_ranges_new();
+
+    for (unsigned i = 0; i < ranges->len; i++) {
+        PrimRange range = g_array_index(ranges, PrimRange, i);
+
+        prim_ranges_add(joined, range.start, range.start + range.len, gap - 1);
+    }
+    return joined;
+}
+
+GArray *prim_ranges_join(GArray *ranges, unsigned max, uint64_t gap,
+                         unsigned times)
+{
+    const uint64_t most = times * prim_ranges_size(ranges);
+
+    for (; ranges->len > max; gap *= 2) {
+        GArray *joined = ranges_join_once(ranges, gap);
+
+        if (prim_ranges_size(joined) > most) {
+            g_array_unref(joined);
+            break;
+        }
+        g_array_unref(ranges);
+        ranges = joined;
+    }
+    return ranges;
+}

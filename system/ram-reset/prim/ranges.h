@@ -23,6 +23,15 @@ void prim_ranges_add(GArray *ranges, uint64_t start, uint64_t end,
 void prim_ranges_add_within(GArray *ranges, const GArray *from, uint64_t start,
                             uint64_t end);
 
+/*
+ * Join ranges with less than @gap bytes between them; then with less than twice
+ * that, and so on, until there are at most @max.  It ends before that if the
+ * result would have more than @times as many bytes.  @ranges: in rising order,
+ * not adjacent; freed.  Returns a new array, or @ranges
+ */
+GArray *prim_ranges_join(GArray *ranges, unsigned max, uint64_t gap,
+                         unsigned times);
+
 /* The sum of their lengths */
 uint64_t prim_ranges_size(const GArray *ranges);
 

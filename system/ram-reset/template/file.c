@@ -53,37 +53,15 @@ void template_file_free(TemplateFile *f)
     g_free(f);
 }
 
-/* Runs with less than @gap between them become one */
-static GArray *template_join_runs(const GArray *runs, uint64_t gap)
-{
-    GArray *joined = prim_ranges_new();
-
-    for (unsigned i = 0; i < runs->len; i++) {
-        PrimRange run = g_array_index(runs, PrimRange, i);
-
-        prim_ranges_add(joined, run.start, run.start + run.len, gap - 1);
-    }
-    return joined;
-}
-
 void template_file_add_block(TemplateFile *f, const char *name, uint64_t len,
                              GArray *runs)
 {
-    TemplateBlock b = { .name = g_strdup(name), .len = len, .runs = runs };
-    uint64_t gap = FIRST_GAP * f->page_size;
-    const uint64_t most = 2 * prim_ranges_size(runs);
+    TemplateBlock b = {
+        .name = g_strdup(name), .len = len,
+        .runs = prim_ranges_join(runs, TEMPLATE_FILE_RUNS,
+                                 FIRST_GAP * f->page_size, 2),
+    };
 
-    while (b.runs->len > TEMPLATE_FILE_RUNS) {
-        GArray *joined = template_join_runs(b.runs, gap);
-
-        if (prim_ranges_size(joined) > most) {
-            g_array_unref(joined);
-            break;
-        }
-        g_array_unref(b.runs);
-        b.runs = joined;
-        gap *= 2;
-    }
     g_array_append_val(f->blocks, b);
 }
 
