@@ -187,10 +187,18 @@ bool ram_reset_load_skip(QEMUFile *f);
  * Called for each block of a stream with mapped-ram, with the BQL held.  RAM is
  * zero before.
  *
- * Returns: false if the pages must be read; a trace event says why
+ * Returns: false if the pages must be read; query-ram-reset reports why
  */
 bool ram_reset_map_incoming(QEMUFile *f, RAMBlock *rb, ram_addr_t len,
                             const unsigned long *stored);
+
+/**
+ * ram_reset_migrate_to_file: a migration is about to open the file @path for
+ * writing
+ *
+ * With the BQL held.
+ */
+void ram_reset_migrate_to_file(const char *path);
 
 /**
  * ram_reset_load_section: QEMU is about to load a further part of a section

@@ -84,21 +84,58 @@ void ram_reset_template_remove(const char *why);
  */
 void ram_reset_template_retire(const char *identity);
 
+/*
+ * The file of a migration that comes in, in the form of mapped-ram: blocks lie
+ * in it as in memory, so RAM can be mapped from it as from a template.
+ */
+
 /**
- * ram_reset_map_file: make @rb a private mapping of a file that is no template
+ * ram_reset_migration_file_open: prepare to map RAM
+ *
+ * @fd, @own_fd: two descriptions of the file, opened for reading only; taken
+ *     over
+ *
+ * Returns: false with @errp set to the reason if RAM must be read: the file
+ *     cannot be trusted, or QEMU would not learn of a change to it
+ */
+bool ram_reset_migration_file_open(int fd, int own_fd, Error **errp);
+
+/**
+ * ram_reset_migration_file_map: make @rb a private mapping of the file
  *
  * Nothing is read.  Pages that are not stored become zero, whatever the file
  * has in their places.
  *
- * @fd: the file; its position changes
- * @offset: of the block's first page in it, in bytes
+ * @offset: of the block's first page in the file, in bytes
  * @stored: a bit for each target page of the block that the file has
+ * @pages: set to their number
  *
- * Returns: false with @errp set to the reason if it is not mapped: its memory
- *     is what it was, or zero
+ * Returns: false with @errp set to the reason if the block is not mapped, and
+ *     must be read: its memory is what it was before, or zero
  */
-bool ram_reset_map_file(RAMBlock *rb, int fd, uint64_t offset,
-                        const unsigned long *stored, Error **errp);
+bool ram_reset_migration_file_map(RAMBlock *rb, uint64_t offset,
+                                  const unsigned long *stored,
+                                  uint64_t *pages, Error **errp);
+
+/**
+ * ram_reset_migration_file_end: all of RAM has been mapped or read
+ *
+ * A later ram_reset_take_point() uses the file as the baseline.  @path: the
+ * file's name, for reports
+ *
+ * Returns: false with @errp set if verify=on has found that RAM differs
+ */
+bool ram_reset_migration_file_end(const char *path, Error **errp);
+
+/**
+ * ram_reset_migration_file_give_back: QEMU is about to write to @path
+ *
+ * If RAM is mapped from that file, it becomes memory of its own.
+ */
+void ram_reset_migration_file_give_back(const char *path);
+
+/** ram_reset_migration_file_close: the migration has failed */
+void ram_reset_migration_file_close(void);
 
 /** ram_reset_template_close: RAM is not equal to any template any more */
 void ram_reset_template_close(void);

@@ -163,6 +163,14 @@ uint64_t ram_reset_baseline_of_memory(Error **errp)
     return point;
 }
 
+/* No snapshot has this content: only the baseline stays */
+void ram_reset_baseline_of_incoming(void)
+{
+    watch_migration();
+    ram_reset_snapshot_set_current(NULL);
+    ram_reset_drop_point(ram_reset_take_point(true, 0, NULL, NULL));
+}
+
 void ram_reset_note_rewind(RamResetSnapshot *s)
 {
     s->was_rewound = true;

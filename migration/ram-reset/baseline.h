@@ -56,6 +56,12 @@ void ram_reset_baseline_of_save(RamResetSnapshot *s, RamResetPageStore *store);
 uint64_t ram_reset_baseline_of_memory(Error **errp);
 
 /**
+ * ram_reset_baseline_of_incoming: take a baseline of RAM that a migration has
+ * loaded from a file, which ram_reset_has_template() is true for
+ */
+void ram_reset_baseline_of_incoming(void);
+
+/**
  * ram_reset_note_rewind: a load rewinds to @s
  */
 void ram_reset_note_rewind(RamResetSnapshot *s);

@@ -106,6 +106,25 @@ static void print_template(Monitor *mon, RamResetTemplateInfo *t)
     }
 }
 
+static void print_incoming(Monitor *mon, RamResetIncomingInfo *i)
+{
+    const char *from = i->q_template ?: i->file;
+
+    ram_reset_print_label(mon, "Incoming");
+    monitor_printf(mon, "%s %s\n", i->mapped ? "mapped from" : "read from",
+                   i->mapped && from ? from : i->file ?: "a pipe");
+    if (i->reason) {
+        ram_reset_print_label(mon, "  reason");
+        monitor_printf(mon, "%s\n", i->reason);
+    }
+    for (RamResetIncomingBlockList *l = i->blocks; l; l = l->next) {
+        if (l->value->reason) {
+            monitor_printf(mon, "  %-13s not mapped: %s\n", l->value->name,
+                           l->value->reason);
+        }
+    }
+}
+
 static void print_loads(Monitor *mon, RamResetInfo *info)
 {
     g_autoptr(GString) text = g_string_new(NULL);
@@ -356,6 +375,9 @@ static void hmp_info_ram_reset(Monitor *mon, const QDict *qdict)
     }
     if (info->q_template) {
         print_template(mon, info->q_template);
+    }
+    if (info->incoming) {
+        print_incoming(mon, info->incoming);
     }
     if (info->last_load) {
         print_last_load(mon, info->last_load);

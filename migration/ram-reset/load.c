@@ -14,12 +14,11 @@
 #include "migration/ram-reset.h"
 #include "migration/migration.h"
 #include "migration/options.h"
-#include "migration/ram.h"
-#include "migration/savevm.h"
 #include "migration/ram-reset/baseline.h"
 #include "migration/ram-reset/check.h"
 #include "migration/ram-reset/devices.h"
 #include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/incoming.h"
 #include "migration/ram-reset/monitors.h"
 #include "migration/ram-reset/page-store.h"
 #include "migration/ram-reset/partial-load.h"
@@ -179,20 +178,21 @@ bool ram_reset_load_skip(QEMUFile *f)
     int64_t ram_end = load.plan.ram_end;
     bool mapped = migrate_mapped_ram() && ram_reset_enabled();
 
-    if (!load.active || (!ram_end && !ram_reset_rewind_wanted() &&
-                         !ram_reset_templates_wanted() &&
-                         !ram_reset_verify_wanted() && !mapped)) {
+    if (!load.active) {
+        return ram_reset_incoming_skip(f);
+    }
+    if (!ram_end && !mapped && !ram_reset_rewind_wanted() &&
+        !ram_reset_templates_wanted() && !ram_reset_verify_wanted()) {
         return false;
     }
     ram_sections_enter(&load.sections, f);
     if (load.sections.count == 1) {
-        if (mapped) {
-            ram_sections_note_first(&load.sections);
-        }
+        ram_sections_note_first(&load.sections);
         return false;
     }
     if (!ram_end) {
-        ram_sections_note_start(&load.sections, load.bs);
+        ram_sections_note_start(&load.sections, ram_sections_read_image,
+                                load.bs);
         return false;
     }
     load.skipped = load.sections.count == 2 &&
@@ -250,13 +250,13 @@ static void complete_zeroing(void)
 void ram_reset_load_ram_done(int ret)
 {
     Verdict *v = &load.verdict;
-    bool last_section;
+    bool last_section = load.sections.last || load.skipped;
 
+    load.sections.last = load.skipped = false;
     if (!load.active) {
+        ram_reset_incoming_ram_done(last_section, ret);
         return;
     }
-    last_section = load.sections.last || load.skipped;
-    load.sections.last = load.skipped = false;
     if (!load.plan.ram_end) {
         ram_sections_note_end(&load.sections);
     }

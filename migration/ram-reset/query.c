@@ -14,6 +14,7 @@
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "migration/ram-reset/baseline.h"
+#include "migration/ram-reset/incoming.h"
 #include "migration/ram-reset/query.h"
 #include "migration/ram-reset/verify/self-check.h"
 
@@ -141,6 +142,7 @@ RamResetInfo *qmp_query_ram_reset(Error **errp)
     info->failed_loads = done.failed;
     info->rewinds = done.rewinds;
     info->q_template = ram_reset_query_template();
+    info->incoming = ram_reset_query_incoming();
     info->rewind = ram_reset_query_rewind();
     if (info->rewind) {
         info->rewind->tag = g_strdup(ram_reset_baseline_tag());

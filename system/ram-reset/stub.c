@@ -109,8 +109,14 @@ STUB(bool ram_reset_has_template(void), false)
 STUB(char *ram_reset_template_path(void), NULL)
 STUB_VOID(void ram_reset_template_remove(const char *why))
 STUB_VOID(void ram_reset_template_retire(const char *identity))
-STUB(bool ram_reset_map_file(RAMBlock *rb, int fd, uint64_t offset,
-                             const unsigned long *stored, Error **errp), false)
+STUB(bool ram_reset_migration_file_open(int fd, int own_fd, Error **errp),
+     false)
+STUB(bool ram_reset_migration_file_map(RAMBlock *rb, uint64_t offset,
+                                       const unsigned long *stored,
+                                       uint64_t *pages, Error **errp), false)
+STUB(bool ram_reset_migration_file_end(const char *path, Error **errp), true)
+STUB_VOID(void ram_reset_migration_file_give_back(const char *path))
+STUB_VOID(void ram_reset_migration_file_close(void))
 STUB_VOID(void ram_reset_template_close(void))
 STUB(RamResetTemplateInfo *ram_reset_query_template(void), NULL)
 

@@ -23,12 +23,17 @@ static int64_t file_position(QEMUFile *f)
     return qemu_get_offset(f) - RAM_STREAM_BUFFER;
 }
 
+bool ram_sections_read_image(void *bs, uint8_t *buf, int64_t at, size_t len)
+{
+    return bdrv_load_vmstate(bs, buf, at, len) >= 0;
+}
+
 /*
  * Check that nothing lies between two RAM sections.  @from is the footer of the
  * first one, @to the content of the second one.  The switchover command of a
  * migration, which has no data, is allowed: it has no effect here.
  */
-static bool only_ram_between(BlockDriverState *bs, int64_t from,
+static bool only_ram_between(RamSectionsRead *read, void *opaque, int64_t from,
                              int64_t to)
 {
     int64_t head = from + SECTION_FOOTER;
@@ -37,7 +42,7 @@ static bool only_ram_between(BlockDriverState *bs, int64_t from,
     if (from < 0 || to != head + COMMAND_HEAD + SECTION_HEAD) {
         return from >= 0 && to == head + SECTION_HEAD;
     }
-    return bdrv_load_vmstate(bs, between, head, COMMAND_HEAD) >= 0 &&
+    return read(opaque, between, head, COMMAND_HEAD) &&
            between[0] == QEMU_VM_COMMAND && !lduw_be_p(between + 3);
 }
 
@@ -52,11 +57,12 @@ void ram_sections_note_first(RamSections *s)
     s->start = file_position(s->f);
 }
 
-void ram_sections_note_start(RamSections *s, BlockDriverState *bs)
+void ram_sections_note_start(RamSections *s, RamSectionsRead *read,
+                             void *opaque)
 {
     int64_t here = file_position(s->f);
 
-    if (s->count > 2 && !only_ram_between(bs, s->end, here)) {
+    if (s->count > 2 && !only_ram_between(read, opaque, s->end, here)) {
         here = -1;
     }
     s->end = here;
@@ -83,9 +89,15 @@ bool ram_sections_skip(RamSections *s, int64_t end)
         return false;
     }
     qemu_set_offset(s->f, end, SEEK_SET);
+    s->skipped_from = here;
     if (qemu_peek_byte(s->f, 0) == QEMU_VM_SECTION_FOOTER) {
         return true;
     }
-    qemu_set_offset(s->f, here, SEEK_SET);
+    ram_sections_return(s);
     return false;
+}
+
+void ram_sections_return(RamSections *s)
+{
+    qemu_set_offset(s->f, s->skipped_from, SEEK_SET);
 }

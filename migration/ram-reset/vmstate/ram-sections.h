@@ -7,7 +7,6 @@
 #ifndef MIGRATION_RAM_RESET_VMSTATE_RAM_SECTIONS_H
 #define MIGRATION_RAM_RESET_VMSTATE_RAM_SECTIONS_H
 
-#include "block/block.h"
 #include "migration/qemu-file-types.h"
 #include "migration/ram-reset/vmstate/page-places.h"
 
@@ -30,6 +29,7 @@
  * @end: the position of the footer of the section that was loaded last; -1 if
  *     it is unknown, or if something else lies between two sections, other than
  *     the first two
+ * @skipped_from: the position before ram_sections_skip()
  */
 typedef struct RamSections {
     QEMUFile *f;
@@ -38,7 +38,15 @@ typedef struct RamSections {
     bool last;
     int64_t start;
     int64_t end;
+    int64_t skipped_from;
 } RamSections;
+
+/* Read @len bytes of the VM state; false if they cannot be read */
+typedef bool RamSectionsRead(void *opaque, uint8_t *buf, int64_t at,
+                             size_t len);
+
+/** ram_sections_read_image: for a VM state in an image, a BlockDriverState */
+bool ram_sections_read_image(void *bs, uint8_t *buf, int64_t at, size_t len);
 
 /**
  * ram_sections_enter: a section is about to be loaded or skipped
@@ -57,9 +65,10 @@ void ram_sections_note_first(RamSections *s);
  * ram_sections_note_start: check, before a section is loaded, that it follows
  * the previous one
  *
- * @bs: the image with the VM state
+ * @read: called with @opaque to look at the VM state
  */
-void ram_sections_note_start(RamSections *s, BlockDriverState *bs);
+void ram_sections_note_start(RamSections *s, RamSectionsRead *read,
+                             void *opaque);
 
 /**
  * ram_sections_note_end: note the position of the footer, after the section was
@@ -74,5 +83,8 @@ void ram_sections_note_end(RamSections *s);
  * Returns: false if there is no footer; the position is unchanged then
  */
 bool ram_sections_skip(RamSections *s, int64_t end);
+
+/** ram_sections_return: move back to where ram_sections_skip() was called */
+void ram_sections_return(RamSections *s);
 
 #endif

@@ -67,8 +67,9 @@ RamCopy *ram_copy_new(uint64_t len, size_t page_size)
 RamCopy *ram_copy_of_file(int fd, uint64_t offset, uint64_t room, uint64_t len,
                           size_t page_size, const GArray *runs)
 {
+    /* Private, so that file-lease.c can copy it */
     RamCopy *t = ram_copy_alloc(mmap(NULL, room, PROT_READ,
-                                     MAP_SHARED | MAP_NORESERVE, fd, offset),
+                                     MAP_PRIVATE | MAP_NORESERVE, fd, offset),
                                 room, len, page_size);
 
     for (unsigned i = 0; t && i < runs->len; i++) {

@@ -6,6 +6,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/rcu.h"
 #include "system/ram-reset.h"
 #include "system/ram-reset/block/base-pages.h"
 #include "system/ram-reset/block/fresh.h"
@@ -133,6 +134,23 @@ int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
     ram_reset_base_pages(blk->rb);
     trace_ram_reset_map(blk->info->name, from->runs->len, ret);
     return ret;
+}
+
+void ram_reset_map_ended(void)
+{
+    RAMBlock *rb;
+
+    RCU_READ_LOCK_GUARD();
+    RAMBLOCK_FOREACH(rb) {
+        if (overlay_map_has(rb->host, rb)) {
+            PrimMap map = ram_reset_block_map(rb);
+            uint64_t calls = 0;
+
+            map.calls = &calls;
+            ram_reset_advise_as_before(rb, &map);
+            overlay_drop(rb->host);
+        }
+    }
 }
 
 void ram_reset_unmap(RamResetBlock *blk)

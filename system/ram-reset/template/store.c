@@ -83,6 +83,14 @@ void ram_reset_template_close(void)
     g_clear_pointer(&template.identity, g_free);
 }
 
+void ram_reset_template_set(TemplateFile *f, const char *path)
+{
+    ram_reset_template_close();
+    template.file = f;
+    g_free(template.path);
+    template.path = g_strdup(path);
+}
+
 /* Takes ownership of @problem, which may be NULL */
 static void set_problem(Error *problem)
 {

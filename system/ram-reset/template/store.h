@@ -17,4 +17,10 @@
  */
 const TemplateFile *ram_reset_template(void);
 
+/*
+ * RAM has been loaded from @f, which is taken over: the file of a migration, not
+ * a template of its own.  @path: the file's name.  BQL held.
+ */
+void ram_reset_template_set(TemplateFile *f, const char *path);
+
 #endif
