@@ -8,6 +8,8 @@
 #include "qapi/clone-visitor.h"
 #include "qapi/error.h"
 #include "qapi/qapi-visit-ram-reset.h"
+#include "qemu/coroutine.h"
+#include "block/aio.h"
 #include "io/channel-file.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
@@ -38,6 +40,36 @@ static struct {
     bool resetting;             /* ram_reset_begin() has been called */
     RamResetIncomingInfo *info;
 } incoming;
+
+typedef void IncomingFunction(void *opaque);
+
+typedef struct IncomingCall {
+    Coroutine *co;
+    IncomingFunction *function;
+    void *opaque;
+} IncomingCall;
+
+static void incoming_call_bh(void *opaque)
+{
+    IncomingCall *call = opaque;
+
+    call->function(call->opaque);
+    aio_co_wake(call->co);
+}
+
+/* A migration comes in by a coroutine, which must not change RAM blocks */
+static void incoming_call(IncomingFunction *function, void *opaque)
+{
+    IncomingCall call = { .function = function, .opaque = opaque };
+
+    if (!qemu_in_coroutine()) {
+        function(opaque);
+        return;
+    }
+    call.co = qemu_coroutine_self();
+    aio_bh_schedule_oneshot(ram_reset_job_context(), incoming_call_bh, &call);
+    qemu_coroutine_yield();
+}
 
 static void incoming_set_reason(const char *reason)
 {
@@ -170,27 +202,41 @@ static void incoming_note_block(const char *name, uint64_t pages, char *reason)
     QAPI_LIST_PREPEND(incoming.info->blocks, b);
 }
 
+typedef struct MapCall {
+    RAMBlock *rb;
+    ram_addr_t len;
+    const unsigned long *stored;
+    bool ok;
+} MapCall;
+
+static void incoming_map(void *opaque)
+{
+    MapCall *call = opaque;
+    RAMBlock *rb = call->rb;
+    Error *err = NULL;
+    uint64_t pages;
+
+    if (call->len != rb->used_length) {
+        error_setg(&err, "it has another size in the file");
+    } else {
+        call->ok = ram_reset_migration_file_map(rb, rb->pages_offset,
+                                                call->stored, &pages, &err);
+    }
+    incoming_note_block(rb->idstr, call->ok ? pages : 0,
+                        err ? g_strdup(error_get_pretty(err)) : NULL);
+    incoming.info->mapped |= call->ok;
+    error_free(err);
+}
+
 bool ram_reset_map_incoming(QEMUFile *f, RAMBlock *rb, ram_addr_t len,
                             const unsigned long *stored)
 {
-    Error *err = NULL;
-    uint64_t pages;
-    bool ok = false;
+    MapCall call = { .rb = rb, .len = len, .stored = stored };
 
-    if (f != incoming.f || !incoming.mapped) {
-        return false;
+    if (f == incoming.f && incoming.mapped) {
+        incoming_call(incoming_map, &call);
     }
-    if (len != rb->used_length) {
-        error_setg(&err, "it has another size in the file");
-    } else {
-        ok = ram_reset_migration_file_map(rb, rb->pages_offset, stored, &pages,
-                                          &err);
-    }
-    incoming_note_block(rb->idstr, ok ? pages : 0,
-                        err ? g_strdup(error_get_pretty(err)) : NULL);
-    incoming.info->mapped |= ok;
-    error_free(err);
-    return ok;
+    return call.ok;
 }
 
 static void incoming_finish_reset(bool mapped)
@@ -214,8 +260,7 @@ static bool incoming_load_template(void)
 {
     int64_t end;
 
-    if (!incoming.identity ||
-        !ram_reset_template_find(incoming.identity, &end) ||
+    if (!ram_reset_template_find(incoming.identity, &end) ||
         !ram_sections_skip(&incoming.sections, end)) {
         return false;
     }
@@ -235,25 +280,33 @@ static void incoming_take_baseline(void)
     if (ram_reset_rewind_wanted() && ram_reset_has_template()) {
         ram_reset_baseline_of_incoming();
     }
-    incoming_end();
+}
+
+/* @opaque: a bool, set if RAM has been loaded from the template */
+static void incoming_enter_section(void *opaque)
+{
+    bool *skipped = opaque;
+
+    ram_sections_enter(&incoming.sections, incoming.f);
+    *skipped = incoming.sections.count == 2 && incoming_load_template();
+    if (*skipped) {
+        incoming_take_baseline();
+        incoming_end();
+    } else {
+        ram_sections_note_start(&incoming.sections, incoming_read, NULL);
+    }
 }
 
 bool ram_reset_incoming_skip(QEMUFile *f)
 {
+    bool skipped = false;
+
     if (f != incoming.f) {
         incoming_begin(f);
-        return false;
+    } else if (incoming.identity) {
+        incoming_call(incoming_enter_section, &skipped);
     }
-    ram_sections_enter(&incoming.sections, f);
-    if (!incoming.identity) {
-        return false;
-    }
-    if (incoming.sections.count == 2 && incoming_load_template()) {
-        incoming_take_baseline();
-        return true;
-    }
-    ram_sections_note_start(&incoming.sections, incoming_read, NULL);
-    return false;
+    return skipped;
 }
 
 static void incoming_make_template(void)
@@ -270,31 +323,38 @@ static void incoming_make_template(void)
     }
 }
 
-void ram_reset_incoming_ram_done(bool last, int ret)
+/* @opaque: an int, 0 or -errno of the load of RAM */
+static void incoming_complete(void *opaque)
 {
+    int ret = *(int *)opaque;
     Error *err = NULL;
 
+    if (incoming.resetting) {
+        incoming_finish_reset(false);
+    }
+    if (!ret && incoming.identity) {
+        incoming_make_template();
+    } else if (!ret && !ram_reset_migration_file_end(incoming.path, &err)) {
+        qemu_file_set_error_obj(incoming.f, -EINVAL, err);
+        ret = -EINVAL;
+    }
+    if (!ret) {
+        incoming_take_baseline();
+    }
+    ram_reset_migration_file_close();
+    incoming_end();
+}
+
+void ram_reset_incoming_ram_done(bool last, int ret)
+{
     if (!incoming.f) {
         return;
     }
     if (incoming.identity) {
         ram_sections_note_end(&incoming.sections);
     }
-    if (incoming.resetting && (last || ret)) {
-        incoming_finish_reset(false);
-    }
-    if (ret) {
-        ram_reset_migration_file_close();
-        incoming_end();
-    } else if (last) {
-        if (incoming.identity) {
-            incoming_make_template();
-        } else if (!ram_reset_migration_file_end(incoming.path, &err)) {
-            qemu_file_set_error_obj(incoming.f, -EINVAL, err);
-            incoming_end();
-            return;
-        }
-        incoming_take_baseline();
+    if (last || ret) {
+        incoming_call(incoming_complete, &ret);
     }
 }
 

@@ -53,13 +53,30 @@ WHAT = (
     'object whose template-dir= is in /dev/shm, and rewind has rewind=on as '
     'well. image is an unpatched QEMU that maps a RAM file in /dev/shm with '
     'share=off and has the rest from -incoming file: with x-ignore-shared. It '
-    'has no disk, all others take one back.')
+    'has no disk, all others take one back. The others start from a file of a '
+    'migration, on a disk, but in the page cache: stock-mapped and '
+    'stock-stream are an unpatched QEMU with mapped-ram and without, mapped '
+    'and stream are ours with a ram-reset-auto object; of the stream there is '
+    'a template, from the first start.')
 
 
 def command(scene: Scene, qemu: Path, *args: Any) -> list[str]:
     return [str(a) for a in (
         *start_line(qemu, scene.accel), '-m', f'{scene.ram}M',
         '-bios', 'qboot.rom', '-kernel', products.ring3_image(), *args)]
+
+
+def lines(what: str, file: Path, *capabilities: str) -> list[dict]:
+    """Commands for a migration to @file, or from it."""
+    return [{'execute': 'qmp_capabilities'},
+            {'execute': 'migrate-set-capabilities', 'arguments': {
+                'capabilities': [{'capability': name, 'state': True}
+                                 for name in capabilities]}},
+            {'execute': what, 'arguments': {'uri': f'file:{file}'}}]
+
+
+def migrating(*args: Any) -> bytes:
+    return ''.join(json.dumps(line) for line in lines(*args)).encode()
 
 
 def memory(scene: Scene) -> list[str]:
@@ -130,6 +147,19 @@ class Process:
         """MiB that this process accounts for, what is shared by its share."""
         text = Path(f'/proc/{self.pid}/smaps_rollup').read_text()
         return int(re.search(r'^Pss:\s+(\d+)', text, re.M)[1]) / 1024
+
+    def monitor(self, *commands: dict, until: bytes) -> None:
+        """Repeat the last of @commands until an answer has @until."""
+        text = b''
+        for command in commands[:-1]:
+            self._qmp.sendall(json.dumps(command).encode())
+        limit = time.perf_counter() + PATIENCE
+        while until not in text:
+            if time.perf_counter() > limit:
+                raise MachineError(f'no {until!r}, but {text[-200:]!r}')
+            self._qmp.sendall(json.dumps(commands[-1]).encode())
+            time.sleep(0.01)
+            text += self._qmp.recv(65536)
 
     def freeze(self) -> None:
         """Its guest, which asks for input all the time, leaves the CPU."""
@@ -212,18 +242,43 @@ class Field:
             f'memory-backend-file,id=mem0,size={self.scene.ram}M,'
             f'mem-path={self._image._image},share=off',
             '-M', 'pc,memory-backend=mem0', '-incoming', 'defer'), folder,
-            ''.join(json.dumps(line) for line in (
-                {'execute': 'qmp_capabilities'},
-                {'execute': 'migrate-set-capabilities', 'arguments': {
-                    'capabilities': [{'capability': 'x-ignore-shared',
-                                      'state': True}]}},
-                {'execute': 'migrate-incoming', 'arguments': {
-                    'uri': f'file:{folder / "state"}'}})).encode())
+            migrating('migrate-incoming', folder / 'state',
+                      'x-ignore-shared'))
+
+    def file(self, *capabilities: str) -> Path:
+        """The file of a migration of the snapshot."""
+        file = self._work / f'migration-{len(capabilities)}'
+        if not file.exists():
+            source = self.starter(f'to-{file.name}', self._stock)
+            source.qmp = b'{"execute": "qmp_capabilities"}'
+            with contextlib.closing(source.start()) as process:
+                process.answer()
+                process.monitor({'execute': 'stop'},
+                                *lines('migrate', file, *capabilities)[1:],
+                                {'execute': 'query-migrate'},
+                                until=b'completed')
+        return file
+
+    def incoming(self, name: str, qemu: Path, *capabilities: str,
+                 options: str | None = None) -> Starter:
+        args = [] if options is None else \
+            ['-object', f'ram-reset-auto,id=rr0{options}']
+        starter = self.starter(name, qemu, *args, '-incoming', 'defer',
+                               loadvm=False)
+        starter.qmp = migrating('migrate-incoming', self.file(*capabilities),
+                                *capabilities)
+        return starter
 
     def all(self) -> list[Starter]:
         return [self.starter('boot', self._stock, loadvm=False),
                 self.starter('stock', self._stock), self.image(),
-                self.ours('template'), self.ours('rewind', ',rewind=on')]
+                self.ours('template'), self.ours('rewind', ',rewind=on'),
+                self.incoming('stock-mapped', self._stock, 'mapped-ram'),
+                self.incoming('mapped', products.QEMU, 'mapped-ram',
+                              options=''),
+                self.incoming('stock-stream', self._stock),
+                self.incoming('stream', products.QEMU,
+                              options=f',template-dir={self.templates}')]
 
 
 def race(field: Field, rounds: int) -> list[dict]:
@@ -303,7 +358,7 @@ def tables(data: Sequence[dict]) -> list[Table]:
 
 
 def scenes(quick: bool) -> list[Scene]:
-    ram, sizes = (1024, (64,)) if quick else (4096, (256, 1024))
+    ram, sizes = (1024, (64,)) if quick else (4096, (400, 1024))
     return [Scene('kvm', kind, ram, stored, PAGES)
             for stored in sizes for kind in ('private', 'shared')]
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from lib.dma import QtestMachine
-from lib.machine import MIB, PAGE, MachineError
+from lib.machine import DISK, MIB, PAGE, MachineError
 from lib.patience import Limit
 
 RAM_SIZE = 64 * MIB
@@ -22,8 +22,10 @@ class Migrating(QtestMachine):
                  **kwargs):
         folder = workdir / name
         folder.mkdir()
-        super().__init__(folder, ram=RAM_SIZE, strategy=strategy, args=args,
-                         **kwargs)
+        # a disk registers all of RAM for its I/O
+        disk = '-device', f'virtio-blk-pci,drive={DISK}'
+        super().__init__(folder, ram=RAM_SIZE, strategy=strategy,
+                         args=(*disk, *args), **kwargs)
         for capability in capabilities:
             self.set_capability(capability, True)
 

@@ -4,7 +4,6 @@
 # Takes: 40 s
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -192,9 +191,7 @@ def test_file_changes(tmp_path, saved, change, rewind):
         changed = bytearray(image)
         guest.put(3, 0x33, 2)
         changed[START + 3 * PAGE:START + 5 * PAGE] = b'\x33' * 2 * PAGE
-        before = time.monotonic()
         CHANGES[change](file)
-        assert time.monotonic() - before < 40    # the kernel waits 45 s
         assert_same_ram(guest.ram_image(), bytes(changed))
         assert_same_ram(second.ram_image(), image)
         assert not mappings(guest, file, populated=True)
