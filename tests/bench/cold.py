@@ -253,8 +253,7 @@ class Field:
             source.qmp = b'{"execute": "qmp_capabilities"}'
             with contextlib.closing(source.start()) as process:
                 process.answer()
-                process.monitor({'execute': 'stop'},
-                                *lines('migrate', file, *capabilities)[1:],
+                process.monitor(*lines('migrate', file, *capabilities)[1:],
                                 {'execute': 'query-migrate'},
                                 until=b'completed')
         return file
