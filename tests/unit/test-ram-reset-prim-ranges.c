@@ -76,6 +76,48 @@ static void test_cut(void)
     g_assert_cmpuint(rest.len, ==, 0);
 }
 
+/* 100 ranges of 10 bytes, with gaps of 5 and, behind each tenth, of 30 */
+static GArray *scattered(void)
+{
+    GArray *ranges = prim_ranges_new();
+    uint64_t at = 0;
+
+    for (unsigned i = 1; i <= 100; i++) {
+        prim_ranges_add(ranges, at, at + 10, 0);
+        at += i % 10 ? 15 : 40;
+    }
+    return ranges;
+}
+
+static void test_join(void)
+{
+    g_autoptr(GArray) few = prim_ranges_join(scattered(), 100, 4, 2);
+    g_autoptr(GArray) joined = prim_ranges_join(scattered(), 10, 4, 2);
+    g_autoptr(GArray) one = prim_ranges_join(scattered(), 1, 4, 2);
+
+    /* No more than wanted: nothing is joined */
+    g_assert_cmpuint(few->len, ==, 100);
+    /* Gaps of less than 4, then of less than 8 bytes */
+    g_assert_cmpuint(joined->len, ==, 10);
+    g_assert_cmpuint(prim_ranges_size(joined), ==, 10 * 145);
+    g_assert_cmpuint(g_array_index(joined, PrimRange, 1).start, ==, 175);
+    /* Twice 1,000 bytes are allowed */
+    g_assert_cmpuint(one->len, ==, 1);
+    g_assert_cmpuint(prim_ranges_size(one), ==, 1720);
+}
+
+static void test_join_limit(void)
+{
+    g_autoptr(GArray) ranges = prim_ranges_new();
+
+    prim_ranges_add(ranges, 0, 10, 0);
+    prim_ranges_add(ranges, 13, 23, 0);
+    prim_ranges_add(ranges, 100, 110, 0);
+    ranges = prim_ranges_join(g_steal_pointer(&ranges), 1, 4, 2);
+    g_assert_cmpuint(ranges->len, ==, 2);
+    g_assert_cmpuint(prim_ranges_size(ranges), ==, 33);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -83,5 +125,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ram-reset/prim/ranges/gap", test_gap);
     g_test_add_func("/ram-reset/prim/ranges/within", test_within);
     g_test_add_func("/ram-reset/prim/ranges/cut", test_cut);
+    g_test_add_func("/ram-reset/prim/ranges/join", test_join);
+    g_test_add_func("/ram-reset/prim/ranges/join-limit", test_join_limit);
     return g_test_run();
 }

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+Machines forked from one that runs, and writes with fsync to six disks: each
+finds in its disks what its RAM says, and its file systems are sound.
+"""
+
+# Takes: 60 s
+# Long: a guest that writes meets more, the more often it is forked
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from lib import products
+from lib.effort import rounds
+from lib.forking import INCOMING, Fork, Forker
+from lib.incoming import mappings
+from lib.io.guest import BOOTED, WrongContent, copy_disks
+from lib.io.ledger import Ledger
+from lib.machine import DISK, run_quietly
+
+FORKS = int(os.environ.get('RAM_RESET_FORKS') or rounds(6, 2))
+CROWD = 3
+
+
+@pytest.fixture(scope='module')
+def booted(tmp_path_factory) -> Path:
+    workdir = tmp_path_factory.mktemp('booted')
+    with Ledger(workdir) as guest:
+        guest.set_up()
+        guest.save(BOOTED)
+    return workdir
+
+
+@pytest.fixture
+def parent(tmp_path, booted):
+    folder = tmp_path / 'parent'
+    folder.mkdir()
+    copy_disks(booted, folder)
+    with Ledger(folder, strategy='auto', options=',rewind=on',
+                loadvm=BOOTED) as guest:
+        yield guest
+
+
+@pytest.fixture
+def forker(tmp_path, parent) -> Forker:
+    folder = tmp_path / 'parent'
+    return Forker(parent, tmp_path / 'forks', {
+        DISK: parent.disk,
+        **{name: folder / f'{name}.qcow2' for name in Ledger.disks}})
+
+
+@contextlib.contextmanager
+def child(fork: Fork, folder: Path, **kwargs):
+    fork.make_disks(folder)
+    with Ledger(folder, strategy='auto', boot_timeout=0, args=INCOMING,
+                **kwargs) as guest:
+        fork.enter(guest)
+        assert mappings(guest, fork.state)
+        yield guest
+    for image in folder.glob('*.qcow2'):
+        run_quietly(products.QEMU_IMG, 'check', '-q', image)
+
+
+def test_forks_of_a_writing_machine(tmp_path, parent, forker):
+    for n in range(FORKS):
+        fork = forker.fork()
+        with child(fork, tmp_path / f'child{n}') as guest:
+            guest.compare_disks()
+            guest.check_file_systems()
+        parent.compare_disks()
+        parent.until('sleep 0.2')
+    parent.check_file_systems()
+
+
+def test_many_of_one_fork(tmp_path, parent, forker):
+    """They run at once, write, save and load; none sees another's writes."""
+    fork = forker.fork()
+    frozen = {base: base.read_bytes() for base in fork.bases.values()}
+    with contextlib.ExitStack() as stack:
+        guests = [stack.enter_context(child(fork, tmp_path / f'child{n}',
+                                            options=',rewind=on'))
+                  for n in range(CROWD)]
+        for n, guest in enumerate(guests):
+            guest.run(f'echo {n} >/run/number')
+            nodes = list(guest.disks)
+            guest.snapshot_job('snapshot-save', 's', nodes[0], nodes)
+        for n, guest in enumerate(guests):
+            guest.compare_disks()
+            guest.run('echo other >/run/number')
+            guest.snapshot_job('snapshot-load', 's', nodes[0], nodes)
+            assert guest.last_load()['rewound']
+            assert guest.run('cat /run/number') == str(n)
+            guest.compare_disks()
+            guest.check_file_systems()
+    parent.compare_disks()
+    assert all(base.read_bytes() == content
+               for base, content in frozen.items())
+
+
+def test_fork_of_a_fork(tmp_path, parent, forker):
+    fork = forker.fork()
+    folder = tmp_path / 'child'
+    with child(fork, folder) as guest:
+        guest.run('echo child >/run/number')
+        again = Forker(guest, tmp_path / 'again', {
+            DISK: guest.disk,
+            **{name: folder / f'{name}.qcow2' for name in Ledger.disks}})
+        with child(again.fork(), tmp_path / 'grandchild') as second:
+            assert second.run('cat /run/number') == 'child'
+            second.compare_disks()
+            second.check_file_systems()
+        guest.compare_disks()
+        guest.check_file_systems()
+
+
+def test_disk_of_another_instant(tmp_path, parent, forker):
+    """The guest finds it: the tests above can fail."""
+    fork = forker.fork()
+    parent.compare_disks()
+    later = forker.fork()
+    fork.bases['blk_raw'] = later.bases['blk_raw']
+    with pytest.raises(WrongContent, match='blk_raw'), \
+            child(fork, tmp_path / 'child') as guest:
+        guest.compare_disks()
+
+
+def test_cancelled(tmp_path, parent, forker):
+    """At its last instant: the machine goes on, and can be forked later."""
+    forker.begin()
+    parent.qmp('migrate_cancel')
+    parent.until('sleep 0.2')
+    parent.compare_disks()
+    with child(forker.fork(), tmp_path / 'child') as guest:
+        guest.compare_disks()
+        guest.check_file_systems()
