@@ -9,6 +9,7 @@
 #include "qapi/error.h"
 #include "qapi/qapi-visit-ram-reset.h"
 #include "qemu/coroutine.h"
+#include "qemu/error-report.h"
 #include "block/aio.h"
 #include "io/channel-file.h"
 #include "system/ram-reset-compat.h"
@@ -335,8 +336,10 @@ static void incoming_complete(void *opaque)
     if (!ret && incoming.identity) {
         incoming_make_template();
     } else if (!ret && !ram_reset_migration_file_end(incoming.path, &err)) {
-        qemu_file_set_error_obj(incoming.f, -EINVAL, err);
+        /* QEMU does not report the error of a file */
+        error_report_err(err);
         ret = -EINVAL;
+        qemu_file_set_error(incoming.f, ret);
     }
     if (!ret) {
         incoming_take_baseline();

@@ -5,6 +5,7 @@
  */
 
 #include "qemu/osdep.h"
+#include <sys/vfs.h>
 #include "qemu/cutils.h"
 #include "qemu/main-loop.h"
 #include "qemu/units.h"
@@ -14,9 +15,11 @@
 #define LEASE_SIGNAL    SIGIO
 #define COPY_AT_ONCE    (64 * MiB)
 
+/* @before: the file when the lease was taken */
 typedef struct Lease {
     int fd;
     FileLeaseBroken *broken;
+    struct stat before;
 } Lease;
 
 /* Protected by the BQL, except for @bh */
@@ -97,6 +100,14 @@ static int lease_replace_range(uint64_t start, uint64_t len)
     return 0;
 }
 
+/* A hole in a copy takes no memory.  Reading it is valid: zero, if stored */
+static int lease_replace_hole(uint64_t start, uint64_t len)
+{
+    return mmap((void *)(uintptr_t)start, len, PROT_READ,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+                0) == MAP_FAILED ? -errno : 0;
+}
+
 /* Returns the position of data at @at or behind it, at most @end */
 static uint64_t lease_find_data(int fd, uint64_t at, uint64_t end)
 {
@@ -108,36 +119,37 @@ static uint64_t lease_find_data(int fd, uint64_t at, uint64_t end)
     return MIN(QEMU_ALIGN_DOWN(data, qemu_real_host_page_size()), end);
 }
 
-/* Memory that is for reading only is a copy, whose holes nobody reads */
+/* Memory of the guest may have been written to over a hole; a copy cannot */
 static int lease_replace(int fd, const Mapping *m)
 {
-    bool with_holes = m->access[1] == 'w';
+    bool is_copy = m->access[1] != 'w';
     uint64_t at = m->offset, end = m->offset + (m->end - m->start);
     int ret = 0;
 
-    while (!ret) {
-        uint64_t len;
+    while (at < end && !ret) {
+        uint64_t start = m->start + (at - m->offset);
+        uint64_t data = is_copy ? lease_find_data(fd, at, end) : at;
+        uint64_t len = data > at ? data - at : MIN(end - at, COPY_AT_ONCE);
 
-        at = with_holes ? at : lease_find_data(fd, at, end);
-        len = MIN(end - at, COPY_AT_ONCE);
-        if (!len) {
-            break;
-        }
-        ret = lease_replace_range(m->start + (at - m->offset), len);
+        ret = data > at ? lease_replace_hole(start, len)
+                        : lease_replace_range(start, len);
         at += len;
     }
     return ret;
 }
 
-int file_lease_copy(int fd, uint64_t *bytes)
+typedef int LeaseFunction(int fd, const Mapping *m);
+
+/* Calls @function, if not NULL, for each mapping; returns bytes, or -errno */
+static int64_t lease_for_each(int fd, LeaseFunction *function)
 {
     size_t page = qemu_real_host_page_size();
     void *probe = mmap(NULL, page, PROT_NONE, MAP_PRIVATE, fd, 0);
     g_autoptr(GArray) all = NULL;
     const char *file = NULL;
+    int64_t bytes = 0;
     int ret = 0;
 
-    *bytes = 0;
     if (probe == MAP_FAILED) {
         return -errno;
     }
@@ -154,12 +166,40 @@ int file_lease_copy(int fd, uint64_t *bytes)
 
         if (m->access[3] == 'p' && m->access[0] == 'r' &&
             !strcmp(m->file, file)) {
-            ret = lease_replace(fd, m);
-            *bytes += m->end - m->start;
+            ret = function ? function(fd, m) : 0;
+            bytes += m->end - m->start;
         }
     }
     munmap(probe, page);
-    return file ? ret : -ENOENT;
+    return !file ? -ENOENT : ret < 0 ? ret : bytes;
+}
+
+int64_t file_lease_mapped(int fd)
+{
+    return lease_for_each(fd, NULL);
+}
+
+static bool lease_is_late(int fd)
+{
+    struct stat now;
+
+    for (unsigned i = 0; i < lease.held->len; i++) {
+        const Lease *l = &g_array_index(lease.held, Lease, i);
+
+        if (l->fd == fd) {
+            return fstat(fd, &now) < 0 || now.st_size != l->before.st_size ||
+                   now.st_mtim.tv_sec != l->before.st_mtim.tv_sec ||
+                   now.st_mtim.tv_nsec != l->before.st_mtim.tv_nsec;
+        }
+    }
+    return true;
+}
+
+int file_lease_copy(int fd)
+{
+    int64_t bytes = lease_for_each(fd, lease_replace);
+
+    return bytes < 0 ? bytes : lease_is_late(fd) ? -ESTALE : 0;
 }
 
 static void lease_end(unsigned nr)
@@ -167,6 +207,7 @@ static void lease_end(unsigned nr)
     Lease l = g_array_index(lease.held, Lease, nr);
 
     l.broken(l.fd);
+    /* Nothing takes a lease meanwhile */
     g_array_remove_index_fast(lease.held, nr);
     fcntl(l.fd, F_SETLEASE, F_UNLCK);
     close(l.fd);
@@ -201,14 +242,38 @@ static void lease_start(void)
     }
 }
 
+/* A server's file system grants a lease, which no other client breaks */
+static bool lease_is_local(int fd)
+{
+    static const uint32_t local[] = {
+        0x01021994 /* tmpfs */, 0xef53 /* ext4 */, 0x58465342 /* xfs */,
+        0x9123683e /* btrfs */, 0xf2f52010 /* f2fs */, 0x2fc12fc1 /* zfs */,
+        0xca451a4e /* bcachefs */, 0x794c7630 /* overlayfs */,
+    };
+    struct statfs fs;
+
+    for (unsigned i = 0; fstatfs(fd, &fs) == 0 && i < ARRAY_SIZE(local); i++) {
+        if ((uint32_t)fs.f_type == local[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int file_lease_take(int fd, FileLeaseBroken *broken)
 {
     Lease l = { .fd = fd, .broken = broken };
 
     assert(bql_locked());
+    if (!lease_is_local(fd)) {
+        return -ENOTSUP;
+    }
     lease_start();
     if (fcntl(fd, F_SETSIG, LEASE_SIGNAL) < 0 ||
         fcntl(fd, F_SETLEASE, F_RDLCK) < 0) {
+        return -errno;
+    }
+    if (fstat(fd, &l.before) < 0) {
         return -errno;
     }
     g_array_append_val(lease.held, l);

@@ -31,7 +31,8 @@ typedef void FileLeaseBroken(int fd);
  * @fd: opened for reading only; belongs to the lease if this succeeds
  *
  * Returns: 0; -EAGAIN if a process has the file open for writing; -EACCES if
- *     the file belongs to another user; or another -errno
+ *     the file belongs to another user; -ENOTSUP if its file system is not known
+ *     to be of this host alone; or another -errno
  */
 int file_lease_take(int fd, FileLeaseBroken *broken);
 
@@ -41,14 +42,17 @@ int file_lease_take(int fd, FileLeaseBroken *broken);
  */
 void file_lease_give_back(const struct stat *st);
 
+/* Size of all private mappings of @fd, in bytes, or -errno */
+int64_t file_lease_mapped(int fd);
+
 /*
  * Replace all private mappings of @fd by memory with the same content.  Nobody
  * may write to them meanwhile.
  *
- * @bytes: set to their size
- *
- * Returns: 0, or -errno; some may have been replaced then
+ * Returns: 0; -ESTALE if the file has changed since the lease was taken, because
+ *     the kernel has not waited any longer; or another -errno.  After a failure
+ *     the memory may have any content.
  */
-int file_lease_copy(int fd, uint64_t *bytes);
+int file_lease_copy(int fd);
 
 #endif

@@ -38,6 +38,9 @@ void overlay_map_add(const void *host, const void *rb, int fd,
  */
 int overlay_map_fd(void);
 
+/* Whether the block is in the table, and mapped from the same file as @fd */
+bool overlay_map_is_of(const void *host, const void *rb, int fd);
+
 void overlay_map_remove(const void *host);
 
 bool overlay_map_has(const void *host, const void *rb);

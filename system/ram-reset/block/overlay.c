@@ -136,13 +136,13 @@ int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from)
     return ret;
 }
 
-void ram_reset_map_ended(void)
+void ram_reset_map_ended(int fd)
 {
     RAMBlock *rb;
 
     RCU_READ_LOCK_GUARD();
     RAMBLOCK_FOREACH(rb) {
-        if (overlay_map_has(rb->host, rb)) {
+        if (overlay_map_is_of(rb->host, rb, fd)) {
             PrimMap map = ram_reset_block_map(rb);
             uint64_t calls = 0;
 

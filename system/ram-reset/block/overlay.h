@@ -46,8 +46,8 @@ bool ram_reset_map_is_allowed(const RamResetBlock *blk,
  */
 int ram_reset_map(RamResetBlock *blk, const RamResetOverlay *from);
 
-/* All mapped parts of all blocks have become anonymous memory */
-void ram_reset_map_ended(void);
+/* All parts of blocks that were mapped from @fd have become anonymous memory */
+void ram_reset_map_ended(int fd);
 
 /* Use anonymous memory for @blk again, which reads as zero, if possible */
 void ram_reset_unmap(RamResetBlock *blk);

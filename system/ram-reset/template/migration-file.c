@@ -12,7 +12,10 @@
 #include "qemu/main-loop.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-template.h"
+#include "system/cpu-timers.h"
+#include "system/cpus.h"
 #include "system/runstate.h"
+#include "block/block.h"
 #include "system/ram-reset/block-list.h"
 #include "system/ram-reset/block/file-lease.h"
 #include "system/ram-reset/block/overlay-map.h"
@@ -33,6 +36,8 @@
 
 /* BQL held; NULL outside a migration whose file can be mapped */
 static TemplateFile *migration_file;
+/* It has changed, or a file of an earlier migration has */
+static bool migration_file_broken;
 
 /* @stored: the pages that the file has, in bytes of the block */
 typedef struct MapFile {
@@ -55,25 +60,49 @@ static GArray *stored_ranges(const unsigned long *stored, uint64_t nr,
     return ranges;
 }
 
-/* With the guest stopped, since nobody may write to memory meanwhile */
-static void file_broken(int fd)
+/*
+ * Nobody writes to memory while it is copied.  The run state does not change: a
+ * migration may change it itself as soon as pausing releases the BQL.
+ */
+static int file_copy_paused(int fd)
 {
-    RunState before = runstate_get();
-    uint64_t bytes;
     int ret;
 
-    vm_stop(RUN_STATE_SAVE_VM);
-    ret = ram_block_discard_is_disabled() ? -EBUSY : file_lease_copy(fd, &bytes);
+    if (runstate_is_running()) {
+        cpu_disable_ticks();
+        pause_all_vcpus();
+        vm_state_notify(false, RUN_STATE_PAUSED);
+    }
+    bdrv_drain_all_begin();
+    ret = file_lease_copy(fd);
+    bdrv_drain_all_end();
+    if (runstate_is_running()) {
+        cpu_enable_ticks();
+        vm_state_notify(true, RUN_STATE_RUNNING);
+        resume_all_vcpus();
+    }
+    return ret;
+}
+
+static void file_broken(int fd)
+{
+    int64_t bytes = file_lease_mapped(fd);
+    int ret = 0;
+
+    migration_file_broken = true;
+    if (bytes) {
+        ret = bytes < 0 ? bytes
+              : ram_block_discard_is_disabled() ? -EBUSY : file_copy_paused(fd);
+    }
     if (ret < 0) {
-        error_report("RAM is mapped from the file of a migration, which is "
-                     "about to change, and QEMU cannot copy it: %s",
+        error_report("RAM is mapped from the file of a migration, which "
+                     "changes, and QEMU has not copied it: %s",
                      ret == -EBUSY ? "a device has pinned it"
-                                   : strerror(-ret));
+                     : ret == -ESTALE ? "QEMU was too late" : strerror(-ret));
         exit(EXIT_FAILURE);
     }
-    ram_reset_map_ended();
+    ram_reset_map_ended(fd);
     trace_ram_reset_migration_file_copied(bytes);
-    vm_resume(before);
 }
 
 static bool file_take_lease(int fd, Error **errp)
@@ -90,19 +119,16 @@ static bool file_take_lease(int fd, Error **errp)
 }
 
 /* A user who can write to the file controls the guest, as with a template */
-static bool file_is_trusted(int fd, struct stat *st, Error **errp)
+static bool file_is_trusted(int fd, Error **errp)
 {
     g_autofree char *refusal =
         trusted_file_fd_refusal(fd, TRUST_ROOT | TRUST_READERS | TRUST_LINKS);
 
     if (refusal) {
         error_setg(errp, "%s", refusal);
-    } else if (fstat(fd, st) < 0) {
-        error_setg_errno(errp, errno, "its size is unknown");
-    } else {
-        return template_host_is_able(errp);
+        return false;
     }
-    return false;
+    return template_host_is_able(errp);
 }
 
 /* The file may have an older content there, since the page is zero now */
@@ -230,9 +256,16 @@ bool ram_reset_migration_file_open(int fd, int own_fd, Error **errp)
 
     assert(bql_locked());
     ram_reset_migration_file_close();
-    if (!file_is_trusted(fd, &st, errp) || !file_take_lease(own_fd, errp)) {
+    migration_file_broken = false;
+    if (!file_is_trusted(fd, errp) || !file_take_lease(own_fd, errp)) {
         close(fd);
         close(own_fd);
+        return false;
+    }
+    /* The lease keeps the size what it is */
+    if (fstat(fd, &st) < 0) {
+        error_setg_errno(errp, errno, "its size is unknown");
+        close(fd);
         return false;
     }
     migration_file = template_file_new("", 0, qemu_target_page_size());
@@ -251,6 +284,10 @@ bool ram_reset_migration_file_map(RAMBlock *rb, uint64_t offset,
     MapFile m = { .from = { .offset = offset, .page_size = page } };
 
     assert(bql_locked() && migration_file);
+    if (migration_file_broken) {
+        error_setg(errp, "the file changes");
+        return false;
+    }
     if (!template_has_block(rb)) {
         error_setg(errp, "the file has none of it");
         return false;
@@ -331,14 +368,14 @@ bool ram_reset_migration_file_end(const char *path, Error **errp)
     if (!f) {
         return true;
     }
-    if (!template_fits(f, NULL)) {
-        template_file_free(f);
-        return true;
+    if (migration_file_broken) {
+        error_setg(errp, "The file of the migration has changed while RAM was "
+                   "loaded");
+        ok = false;
+    } else if (ram_reset_verify_wanted()) {
+        ok = template_fits(f, errp) && file_verify(f, errp);
     }
-    if (ram_reset_verify_wanted()) {
-        ok = file_verify(f, errp);
-    }
-    if (ok) {
+    if (ok && template_fits(f, NULL)) {
         ram_reset_template_set(f, path);
     } else {
         template_file_free(f);

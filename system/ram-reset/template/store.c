@@ -314,7 +314,7 @@ RamResetTemplateInfo *ram_reset_query_template(void)
     if (template.problem) {
         info->problem = g_strdup(error_get_pretty(template.problem));
     }
-    if (template.file) {
+    if (template.file && template.identity) {
         info->file = g_strdup(template.path);
         info->has_content = true;
         info->content = template_file_content(template.file);

@@ -3,7 +3,6 @@
 
 # Takes: 40 s
 
-import os
 from pathlib import Path
 
 import pytest
@@ -171,49 +170,6 @@ def test_file_goes(tmp_path, saved):
         file.write_bytes(b'x' * MIB)
         assert_same_ram(guest.ram_image(), image)
         assert mappings(guest, file)
-
-
-CHANGES = {
-    'write': lambda file: file.open('r+b').write(b'x' * 16 * MIB),
-    'truncate': lambda file: os.truncate(file, 0),
-    'overwrite': lambda file: file.write_bytes(b'y' * MIB),
-}
-
-
-@pytest.mark.parametrize('change', CHANGES)
-@pytest.mark.parametrize('rewind', ('off', 'on'))
-def test_file_changes(tmp_path, saved, change, rewind):
-    """QEMU copies what it has mapped, the baseline too, before it changes."""
-    file, image = saved
-    options = f',rewind={rewind}'
-    with incoming(tmp_path, file, options=options) as guest, \
-            incoming(tmp_path, file, 'second', options=options) as second:
-        changed = bytearray(image)
-        guest.put(3, 0x33, 2)
-        changed[START + 3 * PAGE:START + 5 * PAGE] = b'\x33' * 2 * PAGE
-        CHANGES[change](file)
-        assert_same_ram(guest.ram_image(), bytes(changed))
-        assert_same_ram(second.ram_image(), image)
-        assert not mappings(guest, file, populated=True)
-        guest.set_capability('mapped-ram', False)
-        guest.snapshot_job('snapshot-save', 's',
-                           kind='memory' if rewind == 'on' else 'image')
-        guest.put(0, 0x44, 4000)
-        guest.load('s')
-        assert_same_ram(guest.ram_image(), bytes(changed))
-
-
-def test_own_migration_to_the_file(tmp_path, saved):
-    """The thread that opens the file is not the one that copies."""
-    file, image = saved
-    with incoming(tmp_path, file) as guest:
-        guest.put(8, 0x77, 3)
-        image = guest.ram_image()
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
-        assert_same_ram(guest.ram_image(), image)
-    with incoming(tmp_path, file, 'last') as guest:
-        assert_same_ram(guest.ram_image(), image)
 
 
 @pytest.mark.parametrize('kind', ('image', 'memory'))
