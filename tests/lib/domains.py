@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import select
 import shlex
 import shutil
@@ -106,6 +107,7 @@ class Domain(Ring3Words):
         self._folder = (images or daemon.work / 'images') / self.name
         self._folder.mkdir()
         self.disk = self._folder / 'disk.qcow2'
+        self.file = self._folder / 'saved'
         self.config = dataclasses.replace(config, objects=tuple(
             value.format(folder=self._folder) for value in config.objects))
         self._pings = itertools.count(1)
@@ -161,10 +163,25 @@ class Domain(Ring3Words):
             end = self._listener.accept()[0]
         self.serial = Serial(end)
 
+    def give_to(self, user: int) -> None:
+        """What QEMU writes to, if it is not root."""
+        self._folder.parent.chmod(0o711)
+        self._folder.chmod(0o700)
+        os.chown(self._folder, user, user)
+        self._address.chmod(0o777)
+
     def start(self) -> None:
         self.virsh('start')
         self.connected()
         self.wait_ready()
+
+    def save_file(self, options: str = '') -> None:
+        self.virsh(f'save {options}', self.file)
+
+    def restore(self, options: str = '') -> None:
+        """Another QEMU, with RAM and devices of the file."""
+        self._daemon.virsh('restore', *options.split(), self.file)
+        self.connected()
 
     def virsh_revert(self, tag: str) -> None:
         """Without waiting for the guest."""

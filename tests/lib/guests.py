@@ -116,31 +116,18 @@ class State:
     files: str
 
 
-class Linux(Machine):
-    """Debian's cloud kernel and a busybox shell, see guest/init."""
+class LinuxWords:
+    """Commands of the guest of guest/init, on @serial."""
 
     BOOT_TIMEOUT = 90.0
     COMMAND_TIMEOUT = 120.0
     APPEND = 'console=ttyS0 loglevel=1 edd=off'
 
-    def __init__(self, workdir: Path, *, accel: str, append: str = '',
-                 boot_timeout: float = BOOT_TIMEOUT, args: tuple = (),
-                 **kwargs):
-        kernel = kwargs.pop('kernel', None) or products.kernel()
-        products.require(kernel)
-        firmware = kwargs.pop('firmware', None)
-        args = ['-kernel', kernel,
-                '-initrd', kwargs.pop('initrd', None) or products.initramfs(),
-                '-append', f'{append} {self.APPEND}'.strip(), *args]
-        if firmware:
-            args += ['-bios', firmware]
-        super().__init__(workdir, accel=accel, args=tuple(args), **kwargs)
-        self._ids = itertools.count(1)
-        self.release = ''
-        if boot_timeout and not kwargs.get('loadvm'):
-            self.wait_booted(boot_timeout)
+    serial: Serial
+    release = ''
+    _ids: Iterator[int]
 
-    def wait_booted(self, timeout: float) -> None:
+    def wait_booted(self, timeout: float = BOOT_TIMEOUT) -> None:
         line = self.serial.wait(r'^ready ([^\r\n]+)\r?\n', timeout)
         self.release = line.group(1).decode()
 
@@ -158,6 +145,26 @@ class Linux(Machine):
 
     def prepare_state(self, mib: int) -> None:
         self.run(f'ramtool fill /run/state {mib}')
+
+
+class Linux(LinuxWords, Machine):
+    """Debian's cloud kernel and a busybox shell, see guest/init."""
+
+    def __init__(self, workdir: Path, *, accel: str, append: str = '',
+                 boot_timeout: float = LinuxWords.BOOT_TIMEOUT,
+                 args: tuple = (), **kwargs):
+        kernel = kwargs.pop('kernel', None) or products.kernel()
+        products.require(kernel)
+        firmware = kwargs.pop('firmware', None)
+        args = ['-kernel', kernel,
+                '-initrd', kwargs.pop('initrd', None) or products.initramfs(),
+                '-append', f'{append} {self.APPEND}'.strip(), *args]
+        if firmware:
+            args += ['-bios', firmware]
+        super().__init__(workdir, accel=accel, args=tuple(args), **kwargs)
+        self._ids = itertools.count(1)
+        if boot_timeout and not kwargs.get('loadvm'):
+            self.wait_booted(boot_timeout)
 
     def state(self) -> State:
         """Asking counts as a command."""

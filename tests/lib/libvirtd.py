@@ -50,6 +50,7 @@ certserial = {work}/ca/certserial
 
 # Debian's, for QEMU
 USER = 'libvirt-qemu'
+USER_ID = 64055
 
 
 def as_root() -> tuple[str, ...]:
@@ -72,12 +73,14 @@ class Libvirtd:
     """
 
     def __init__(self, generation: str, user: str = 'root',
-                 more: Sequence[Path] = ()):
+                 more: Sequence[Path] = (), settings: str = ''):
         """
         @user: whose the domains' QEMUs and disks are
         @more: programs that are to be found in there
+        @settings: further lines of qemu.conf
         """
         self._user = user
+        self._settings = settings
         self._more = more
         self.path = f'{products.QEMU_IMG.parent}:/usr/sbin:/usr/bin:/sbin:/bin'
         self.root = FOLDER / generation
@@ -102,7 +105,8 @@ class Libvirtd:
         (self.work / 'config/qemu.conf').write_text(QEMU_CONF.format(
             user=self._user, own=int(self._user != 'root'),
             # a /dev of the domain's own would not have what a test mounts
-            namespaces='["mount"]' if self._user == 'root' else '[]'))
+            namespaces='["mount"]' if self._user == 'root' else '[]') +
+            self._settings)
         (self.work / 'etc/swtpm-localca.conf').write_text(
             LOCALCA_CONF.format(work=self.work))
         self.log = self.work / 'daemon.log'
