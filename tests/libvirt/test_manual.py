@@ -20,6 +20,7 @@ from lib.typist import Typist
 LIBVIRT = {d.name: d for d in documents() if d.is_libvirt()}
 MANUAL = 'docs/system/ram-reset-libvirt.rst'
 TOOLS = 'docs/system/ram-reset-tools.rst'
+RESTORE = 'docs/system/ram-reset-restore.rst'
 TEMPLATES = '/dev/shm/templates/libvirt-'
 EMULATOR = '/usr/local/bin/qemu-system-x86_64'
 # how a block begins that older ones refuse
@@ -71,6 +72,12 @@ def part(document, wanted):
     return found
 
 
+def for_daemon(name, daemon):
+    """Without the blocks that it is too old for."""
+    return part(LIBVIRT[name], lambda b: '11.3' in daemon.root.name or
+                not b.text.startswith(NEWER))
+
+
 def type_all(document, how, *first):
     """@first: a part of it to begin with, and what to do then."""
     with Typist(how) as typist:
@@ -78,7 +85,7 @@ def type_all(document, how, *first):
         for begin, check in first:
             typist.read(begin)
             check()
-            rest = part(document, lambda b: b not in begin.blocks)
+            rest = part(rest, lambda b, done=begin.blocks: b not in done)
         typist.read(rest)
     commands = document.commands()
     left = [c.text for c in commands if c.left_out()]
@@ -88,7 +95,7 @@ def type_all(document, how, *first):
 
 
 def test_documents_are_known():
-    assert set(LIBVIRT) == {MANUAL, TOOLS}
+    assert set(LIBVIRT) == {MANUAL, TOOLS, RESTORE}
 
 
 def query(daemon, command: str) -> dict:
@@ -105,8 +112,7 @@ def heading(document, text: str) -> int:
 @pytest.mark.parametrize('generation', GENERATIONS if ALL else GENERATIONS[-1:])
 def test_manual(daemon, how):
     """The first ten minutes of it end with a rewind."""
-    whole = part(LIBVIRT[MANUAL], lambda b: '11.3' in daemon.root.name or
-                 not b.text.startswith(NEWER))
+    whole = for_daemon(MANUAL, daemon)
     end = heading(whole, 'What rewinds')
     begin = time.monotonic()
 
@@ -121,6 +127,32 @@ def test_manual(daemon, how):
     assert info['last-load']['template'].startswith(TEMPLATES)
     for name in 'sandbox', 'uefi':
         daemon.virsh('destroy', name)
+
+
+@pytest.mark.parametrize('generation', GENERATIONS)
+def test_restore(daemon, how):
+    """Of a domain that has templates; QEMU is not root."""
+    manual = LIBVIRT[MANUAL]
+    end = heading(manual, 'Memory')
+    with Typist(how) as typist:
+        typist.read(part(manual, lambda b: b.line < end))
+    whole = for_daemon(RESTORE, daemon)
+    formats = heading(whole, 'Formats')
+    managed = heading(whole, 'Managed save')
+
+    def check_template() -> None:
+        incoming = query(daemon, 'query-ram-reset')['incoming']
+        assert incoming['template'].startswith(TEMPLATES)
+
+    def check_file() -> None:
+        incoming = query(daemon, 'query-ram-reset')['incoming']
+        if '11.3' in daemon.root.name:
+            assert incoming['mapped'] and 'template' not in incoming
+
+    type_all(whole, how,
+             (part(whole, lambda b: b.line < formats), check_template),
+             (part(whole, lambda b: formats < b.line < managed), check_file))
+    assert query(daemon, 'query-ram-reset')['objects'][0]['rewind']
 
 
 @pytest.mark.parametrize('generation', GENERATIONS)
