@@ -5,7 +5,6 @@ finds in its disks what its RAM says, and its file systems are sound.
 """
 
 # Takes: 60 s
-# Long: a guest that writes meets more, the more often it is forked
 
 import contextlib
 import os
@@ -76,6 +75,7 @@ def test_forks_of_a_writing_machine(tmp_path, parent, forker):
     parent.check_file_systems()
 
 
+@pytest.mark.long('a fork has one child in test_forks_of_a_writing_machine')
 def test_many_of_one_fork(tmp_path, parent, forker):
     """They run at once, write, save and load; none sees another's writes."""
     fork = forker.fork()
@@ -101,6 +101,7 @@ def test_many_of_one_fork(tmp_path, parent, forker):
                for base, content in frozen.items())
 
 
+@pytest.mark.long('a child is a machine like its parent')
 def test_fork_of_a_fork(tmp_path, parent, forker):
     fork = forker.fork()
     folder = tmp_path / 'child'
@@ -117,6 +118,7 @@ def test_fork_of_a_fork(tmp_path, parent, forker):
         guest.check_file_systems()
 
 
+@pytest.mark.long('test_disk_and_ram.py has such a disk, too')
 def test_disk_of_another_instant(tmp_path, parent, forker):
     """The guest finds it: the tests above can fail."""
     fork = forker.fork()
@@ -159,6 +161,7 @@ def test_cancelled(tmp_path, parent, forker, rng):
     parent.check_file_systems()
 
 
+@pytest.mark.long('the end of a fork is another, its course the same')
 def test_paused(tmp_path, parent, forker):
     parent.qmp('stop')
     fork = forker.fork()
@@ -178,6 +181,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.any_value
 @pytest.mark.parametrize('why', REFUSALS)
 def test_refused(tmp_path, parent, forker, why):
     change, reason = REFUSALS[why]
