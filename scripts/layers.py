@@ -44,7 +44,7 @@ FLOORS = (
                 f'{ENGINE}/report.[ch]', f'{ENGINE}/disks.[ch]')},
     {'block': (f'{ENGINE}/block/*',)},
     {'options': (f'{ENGINE}/options.[ch]', f'{ENGINE}/flags.c',
-                 f'{ENGINE}/disk-hook.c')},
+                 f'{ENGINE}/disk-hook.c', f'{ENGINE}/at-snapshot.c')},
     {'prim': (f'{ENGINE}/prim/*',)},
 )
 OURS = ('hw/*', 'migration/*', 'system/*')
