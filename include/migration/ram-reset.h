@@ -81,16 +81,28 @@ void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
  */
 
 /**
- * ram_reset_has_vmstate: whether a snapshot in @bs with the name of @sn has a VM
- * state, in the image or in the memory of this QEMU
+ * ram_reset_all_have: bdrv_all_has_snapshot() that knows inherited snapshots
+ */
+int ram_reset_all_have(const char *name, bool has_devices, strList *devices,
+                       Error **errp);
+
+/**
+ * ram_reset_find_snapshot: bdrv_snapshot_find() that knows inherited snapshots
+ */
+int ram_reset_find_snapshot(BlockDriverState *bs, QEMUSnapshotInfo *sn,
+                            const char *name);
+
+/**
+ * ram_reset_has_vmstate: whether a snapshot of @bs with the name of @sn has a VM
+ * state, in the image, in its backing file, or in the memory of this QEMU
  */
 bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn);
 
 /**
  * ram_reset_load_prepare: check that a load may begin
  *
- * @bs: the image with the VM state
- * @sn: a snapshot in @bs with the requested name; set to the snapshot to load,
+ * @bs: the disk with the VM state
+ * @sn: a snapshot of @bs with the requested name; set to the snapshot to load,
  *     if @bs has several
  * @devices: the nodes that the user has named, if @has_devices
  *
@@ -115,8 +127,8 @@ int ram_reset_load_revert(Error **errp);
 /**
  * ram_reset_open_vmstate: open a VM state for reading or writing
  *
- * @bs: the image with the VM state; for reading that of the prepared load,
- *     after disks have been reverted
+ * @bs: for writing, the image with the VM state; it is read from that of the
+ *     prepared load, after disks have been reverted
  *
  * Returns: a file; the caller closes it with qemu_fclose()
  */

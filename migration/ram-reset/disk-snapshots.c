@@ -10,6 +10,8 @@
 #include "system/block-backend.h"
 #include "system/ram-reset-disks.h"
 #include "migration/ram-reset/disk-snapshots.h"
+#include "migration/ram-reset/inherited.h"
+#include "migration/ram-reset/qcow2.h"
 #include "migration/ram-reset/snapshot.h"
 
 static void unref_disk(gpointer bs)
@@ -68,9 +70,9 @@ static GArray *new_snapshots(void)
 }
 
 static void add_snapshot(GArray *snapshots, BlockDriverState *bs,
-                         const QEMUSnapshotInfo *sn)
+                         BlockDriverState *node, const QEMUSnapshotInfo *sn)
 {
-    DiskSnapshot s = { .bs = bs, .sn = *sn };
+    DiskSnapshot s = { .bs = bs, .node = node, .sn = *sn };
 
     bdrv_ref(bs);
     g_array_append_val(snapshots, s);
@@ -87,11 +89,25 @@ GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name)
 
         for (int k = 0; k < n; k++) {
             if (!name || !strcmp(list[k].name, name)) {
-                add_snapshot(snapshots, bs, &list[k]);
+                add_snapshot(snapshots, bs, bs, &list[k]);
             }
         }
     }
     return snapshots;
+}
+
+static void add_inherited(GArray *snapshots, const GPtrArray *disks,
+                          const char *name)
+{
+    for (unsigned i = 0; i < disks->len; i++) {
+        BlockDriverState *bs = g_ptr_array_index(disks, i);
+        QEMUSnapshotInfo sn;
+        BlockDriverState *node = ram_reset_inherited(bs, name, &sn);
+
+        if (node) {
+            add_snapshot(snapshots, bs, node, &sn);
+        }
+    }
 }
 
 /* savevm gives the snapshots of all disks the same times */
@@ -121,11 +137,11 @@ static bool was_added(const QEMUSnapshotInfo *sn, const QEMUSnapshotInfo *vm)
 }
 
 /* Returns the snapshot in @bs that was made together with @sn, or NULL */
-static const QEMUSnapshotInfo *find_in_disk(const GArray *all,
-                                            const BlockDriverState *bs,
-                                            const QEMUSnapshotInfo *sn)
+static const DiskSnapshot *find_in_disk(const GArray *all,
+                                        const BlockDriverState *bs,
+                                        const QEMUSnapshotInfo *sn)
 {
-    const QEMUSnapshotInfo *only = NULL;
+    const DiskSnapshot *only = NULL;
     unsigned n = 0;
 
     for (unsigned i = 0; i < all->len; i++) {
@@ -133,13 +149,13 @@ static const QEMUSnapshotInfo *find_in_disk(const GArray *all,
 
         if (s->bs == bs) {
             if (have_same_times(&s->sn, sn)) {
-                return &s->sn;
+                return s;
             }
-            only = &s->sn;
+            only = s;
             n++;
         }
     }
-    return n == 1 && was_added(only, sn) ? only : NULL;
+    return n == 1 && was_added(&only->sn, sn) ? only : NULL;
 }
 
 /* Returns NULL and sets *@without if a disk has no snapshot made with @vm */
@@ -151,41 +167,60 @@ static GArray *find_in_all_disks(const GPtrArray *disks, const GArray *all,
 
     for (unsigned i = 0; i < disks->len; i++) {
         BlockDriverState *bs = g_ptr_array_index(disks, i);
-        const QEMUSnapshotInfo *sn =
-            bs == vm->bs ? &vm->sn : find_in_disk(all, bs, &vm->sn);
+        const DiskSnapshot *s = bs == vm->bs ? vm
+                                             : find_in_disk(all, bs, &vm->sn);
 
-        if (!sn) {
+        if (!s) {
             *without = bs;
             return NULL;
         }
-        add_snapshot(snapshots, bs, sn);
+        add_snapshot(snapshots, bs, s->node, &s->sn);
     }
     return g_steal_pointer(&snapshots);
 }
 
+static bool check_inherited(const GArray *snapshots, Error **errp)
+{
+    for (unsigned i = 0; i < snapshots->len; i++) {
+        const DiskSnapshot *s = &g_array_index(snapshots, DiskSnapshot, i);
+
+        if (s->node != s->bs &&
+            !ram_reset_check_inherited(s->bs, s->node, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
-                                          BlockDriverState *bs,
+                                          BlockDriverState **bs,
                                           QEMUSnapshotInfo *sn, Error **errp)
 {
     g_autoptr(GArray) all = ram_reset_disk_snapshots(disks, sn->name);
-    BlockDriverState *without = bs;
+    BlockDriverState *without = *bs;
 
+    add_inherited(all, disks, sn->name);
     for (unsigned i = 0; i < all->len; i++) {
         const DiskSnapshot *vm = &g_array_index(all, DiskSnapshot, i);
-        GArray *snapshots;
+        g_autoptr(GArray) snapshots = NULL;
 
-        if (vm->bs == bs && ram_reset_snapshot_has_vmstate(bs, &vm->sn)) {
+        if (vm->bs == *bs && ram_reset_snapshot_has_vmstate(vm->node,
+                                                            &vm->sn)) {
             snapshots = find_in_all_disks(disks, all, vm, &without);
-            if (snapshots) {
-                *sn = vm->sn;
-                return snapshots;
+        }
+        if (snapshots) {
+            if (!check_inherited(snapshots, errp)) {
+                return NULL;
             }
+            *bs = vm->node;
+            *sn = vm->sn;
+            return g_steal_pointer(&snapshots);
         }
     }
     error_setg(errp, "Snapshot '%s' of '%s' was not made together with the one "
                "of '%s', which has the VM state; nothing has been changed",
                sn->name, bdrv_get_device_or_node_name(without),
-               bdrv_get_device_or_node_name(bs));
+               bdrv_get_device_or_node_name(*bs));
     error_append_hint(errp, "A save may have been interrupted. Delete the "
                       "snapshot with delvm, then save it again.\n");
     return NULL;
@@ -246,12 +281,32 @@ static bool revert_to_key(BlockDriverState *bs, const char *key, bool *changed,
     return ret >= 0;
 }
 
+static bool revert_to_backing(BlockDriverState *bs, bool *changed, Error **errp)
+{
+    int ret;
+
+    ram_reset_disk_reverting = true;
+    ret = ram_reset_qcow2_empty(bs, changed);
+    ram_reset_disk_reverting = false;
+    if (ret < 0) {
+        error_setg_errno(errp, -ret, "the overlay cannot be emptied");
+    }
+    return ret >= 0;
+}
+
+static bool revert_to_own(const DiskSnapshot *s, bool *changed, Error **errp)
+{
+    const char *key = find_revert_key(s, errp);
+
+    return key && revert_to_key(s->bs, key, changed, errp);
+}
+
 static bool revert_disk(const DiskSnapshot *s, bool *changed, Error **errp)
 {
     ERRP_GUARD();
-    const char *key = find_revert_key(s, errp);
 
-    if (key && revert_to_key(s->bs, key, changed, errp)) {
+    if (s->node == s->bs ? revert_to_own(s, changed, errp)
+                         : revert_to_backing(s->bs, changed, errp)) {
         return true;
     }
     error_prepend(errp, "Could not load snapshot '%s' on '%s': ", s->sn.name,

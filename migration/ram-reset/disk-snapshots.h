@@ -20,10 +20,12 @@
  * DiskSnapshot: a snapshot in one disk
  *
  * @bs: holds a reference, since a disk may be unplugged during a save or a load
- * @sn: an entry in the list of snapshots of @bs
+ * @node: the node whose list of snapshots has @sn: @bs, or a node below it if
+ *     @bs inherits the snapshot (ram-reset/inherited.c); borrowed from @bs
+ * @sn: an entry in the list of snapshots of @node
  */
 typedef struct DiskSnapshot {
-    BlockDriverState *bs;
+    BlockDriverState *bs, *node;
     QEMUSnapshotInfo sn;
 } DiskSnapshot;
 
@@ -40,7 +42,7 @@ GPtrArray *ram_reset_disks(bool has_devices, strList *devices);
  * if it is NULL
  *
  * Returns: an array of DiskSnapshot, in the order of the disks and of their
- *     lists; freeing it drops the references
+ *     lists, without those that a disk inherits; freeing it drops the references
  */
 GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name);
 
@@ -48,18 +50,19 @@ GArray *ram_reset_disk_snapshots(const GPtrArray *disks, const char *name);
  * ram_reset_snapshots_made_together: choose a snapshot for each disk
  *
  * @disks: of ram_reset_disks()
- * @bs: the disk with the VM state
- * @sn: a snapshot in @bs; becomes the first one with its name in @bs for which
- *     each disk has a snapshot made together with it
+ * @bs: the disk with the VM state; becomes the node with it
+ * @sn: a snapshot of @bs; becomes the first one with its name for which each
+ *     disk has a snapshot made together with it, those that disks inherit last
  *
  * If QEMU is killed during savevm, some disks may have two snapshots with one
  * name, and other disks one.  A load must not mix them.
  *
  * Returns: an array of one DiskSnapshot for each disk, or NULL with @errp set
- *     if there is no such snapshot; @sn is unchanged then
+ *     if there is no such snapshot, or a disk cannot be reverted to it; @bs and
+ *     @sn are unchanged then
  */
 GArray *ram_reset_snapshots_made_together(const GPtrArray *disks,
-                                          BlockDriverState *bs,
+                                          BlockDriverState **bs,
                                           QEMUSnapshotInfo *sn, Error **errp);
 
 /**

@@ -75,7 +75,7 @@ bool ram_reset_load_prepare(BlockDriverState *bs, QEMUSnapshotInfo *sn,
     RamResetSnapshot *snapshot;
     int64_t start = load_now();
 
-    snapshots = ram_reset_snapshots_made_together(disks, bs, sn, errp);
+    snapshots = ram_reset_snapshots_made_together(disks, &bs, sn, errp);
     if (!snapshots || !ram_reset_check_disks(disks, errp)) {
         return false;
     }
@@ -110,9 +110,9 @@ QEMUFile *ram_reset_open_vmstate(BlockDriverState *bs, bool write)
         return ram_reset_save_open(bs);
     }
     return load.plan.way == LOAD_REWIND || load.plan.way == LOAD_COPY
-           ? vmstate_cache_open(&s->cache, s->vmstate, bs, s->ram_end,
+           ? vmstate_cache_open(&s->cache, s->vmstate, load.bs, s->ram_end,
                                 s->info.vm_state_size)
-           : ram_stream_open(bs);
+           : ram_stream_open(load.bs);
 }
 
 void ram_reset_load_reverted(void)

@@ -9,6 +9,7 @@
 #include "qapi/error.h"
 #include "qapi/qapi-commands-ram-reset.h"
 #include "system/ram-reset-rewind.h"
+#include "migration/ram-reset.h"
 #include "migration/ram-reset/snapshot.h"
 
 static bool pin_is_there(const RamResetSnapshot *s)
@@ -45,7 +46,7 @@ static void pin_explain(const char *tag, Error **errp)
     if (!ram_reset_rewind_wanted()) {
         error_setg(errp, "Snapshot '%s' cannot be pinned: no object has "
                    "rewind=on", tag);
-    } else if (bdrv_all_has_snapshot(tag, false, NULL, NULL) == 1) {
+    } else if (ram_reset_all_have(tag, false, NULL, NULL) == 1) {
         error_setg(errp, "QEMU has no copy of the RAM of snapshot '%s': load "
                    "the snapshot first", tag);
     } else {

@@ -9,6 +9,7 @@
 
 #include "qemu/osdep.h"
 #include "qapi/error.h"
+#include "qemu/cutils.h"
 #include "qemu/host-utils.h"
 #include "block/block_int.h"
 #include "block/qcow2.h"
@@ -93,6 +94,45 @@ void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length)
         bdrv_truncate(bs->file, MAX(used, file_length), false,
                       PREALLOC_MODE_OFF, 0, NULL);
     }
+}
+
+bool ram_reset_qcow2_may_empty(BlockDriverState *bs)
+{
+    bs = ram_reset_qcow2_image(bs);
+    return bs && !has_data_file(bs);
+}
+
+/* The same steps as of a revert to a snapshot whose L1 table names nothing */
+int ram_reset_qcow2_empty(BlockDriverState *bs, bool *changed)
+{
+    g_autofree uint64_t *zeros = NULL;
+    BDRVQcow2State *s;
+    size_t size;
+    int ret;
+
+    GRAPH_RDLOCK_GUARD_MAINLOOP();
+
+    bs = ram_reset_qcow2_image(bs);
+    s = bs->opaque;
+    size = s->l1_size * sizeof(s->l1_table[0]);
+    if (buffer_is_zero(s->l1_table, size)) {
+        return 0;
+    }
+    *changed = true;
+    zeros = g_malloc0(size);
+    ret = qcow2_pre_write_overlap_check(bs, QCOW2_OL_ACTIVE_L1,
+                                        s->l1_table_offset, size, false);
+    if (ret >= 0) {
+        ret = bdrv_pwrite_sync(bs->file, s->l1_table_offset, size, zeros, 0);
+    }
+    if (ret < 0) {
+        return ret;
+    }
+    /* Counts the clusters of the table in memory, which is the old one */
+    ret = qcow2_update_snapshot_refcount(bs, s->l1_table_offset, s->l1_size,
+                                         -1);
+    memset(s->l1_table, 0, size);
+    return ret;
 }
 
 struct Qcow2Places {

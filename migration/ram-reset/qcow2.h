@@ -61,6 +61,24 @@ void ram_reset_qcow2_clear_vmstate(BlockDriverState *bs);
 void ram_reset_qcow2_drop_vmstate(BlockDriverState *bs, int64_t file_length);
 
 /**
+ * ram_reset_qcow2_may_empty: whether ram_reset_qcow2_empty() can serve @bs
+ */
+bool GRAPH_RDLOCK ram_reset_qcow2_may_empty(BlockDriverState *bs);
+
+/**
+ * ram_reset_qcow2_empty: have the active layer of the overlay @bs have nothing,
+ * so that its backing file shows through; snapshots stay
+ *
+ * @changed: set to true unless it has nothing already
+ *
+ * After a crash in between, the image is as before, or empty with clusters that
+ * nothing names.
+ *
+ * Returns: 0 or a negative errno
+ */
+int ram_reset_qcow2_empty(BlockDriverState *bs, bool *changed);
+
+/**
  * Qcow2Places: where in the file the clusters of a VM state are
  */
 typedef struct Qcow2Places Qcow2Places;

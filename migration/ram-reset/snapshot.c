@@ -245,21 +245,6 @@ bool ram_reset_snapshot_has_vmstate(BlockDriverState *bs,
     return sn->vm_state_size || (s && s->vmstate);
 }
 
-/* A save that was interrupted may have left two of the name */
-bool ram_reset_has_vmstate(BlockDriverState *bs, const QEMUSnapshotInfo *sn)
-{
-    g_autofree QEMUSnapshotInfo *list = NULL;
-    int n = bdrv_snapshot_list(bs, &list);
-
-    for (int i = 0; i < n; i++) {
-        if (!strcmp(list[i].name, sn->name) &&
-            ram_reset_snapshot_has_vmstate(bs, &list[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static unsigned count_pinned(void)
 {
     GHashTableIter iter;
