@@ -9,6 +9,7 @@ import pytest
 from lib import machine
 from lib.damage import snapshots   # noqa: F401
 from lib.fixtures import accel, built, fast_accel, huge_pool   # noqa: F401
+from lib.forks import saved_image   # noqa: F401
 from lib.guests import linux_boots_under_kvm
 from lib.hugefile import huge_mount, ramfile   # noqa: F401
 from lib.rewinding import tracker   # noqa: F401

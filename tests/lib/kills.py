@@ -53,17 +53,17 @@ def disk_io(guest: Machine, node: str, command: str) -> bool:
 class Disks(Driven):
     """A machine with several disks, whose content and RAM are one number."""
 
-    def __init__(self, workdir: Path, number: int, **kwargs):
+    def __init__(self, workdir: Path, number: int, args: tuple = (),
+                 **kwargs):
         self.nodes = [DISK, *(f'disk{n}' for n in range(1, number))]
-        args = []
         for node in self.nodes[1:]:
             path = workdir / f'{node}.qcow2'
             if not path.exists():
                 run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
                             path, SIZE)
-            args += ['-blockdev', f'driver=qcow2,node-name={node},'
-                     + disk_file(path, '')]
-        super().__init__(workdir, args=tuple(args), **kwargs)
+            args += ('-blockdev', f'driver=qcow2,node-name={node},'
+                     + disk_file(path, ''))
+        super().__init__(workdir, args=args, **kwargs)
 
     def fill(self, number: int) -> None:
         memset(self, *AREA, number)
