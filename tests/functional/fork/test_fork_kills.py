@@ -59,8 +59,8 @@ def restart(folder: Path, forks: Path) -> None:
         guest.run(LINK_DISKS)
         for device in guest.file_systems().values():
             # the journal is replayed
-            guest.run(f'mkdir -p /mnt/x && mount -t ext4 {device} /mnt/x && '
-                      f'umount /mnt/x && /sbin/e2fsck -fn {device}')
+            guest.run(f'mkdir -p /run/fs && mount -t ext4 {device} /run/fs && '
+                      f'umount /run/fs && /sbin/e2fsck -fn {device}')
 
 
 def test_killed(tmp_path, rng):
