@@ -289,11 +289,19 @@ def race(field: Field, rounds: int) -> list[dict]:
             for starter, found in zip(starters, samples)]
 
 
+CROWDS = {
+    'template': lambda field, name: field.ours(name),
+    'rewind': lambda field, name: field.ours(name, ',rewind=on'),
+    'mapped': lambda field, name: field.incoming(
+        name, products.QEMU, 'mapped-ram', options=''),
+}
+
+
 def crowd(field: Field) -> list[dict]:
     """PSS of many guests, and of one; each has written to some pages."""
     rows = []
-    for name, options in (('template', ''), ('rewind', ',rewind=on')):
-        starters = [field.ours(f'{name}-{i}', options) for i in range(CROWD)]
+    for name, starter in CROWDS.items():
+        starters = [starter(field, f'{name}-{i}') for i in range(CROWD)]
         starters[0].cycle(field.hertz)
         for count in (1, CROWD):
             with contextlib.ExitStack() as stack:
