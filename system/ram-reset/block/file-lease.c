@@ -15,11 +15,9 @@
 #define LEASE_SIGNAL    SIGIO
 #define COPY_AT_ONCE    (64 * MiB)
 
-/* @before: the file when the lease was taken */
 typedef struct Lease {
     int fd;
     FileLeaseBroken *broken;
-    struct stat before;
 } Lease;
 
 /* Protected by the BQL, except for @bh */
@@ -179,27 +177,37 @@ int64_t file_lease_mapped(int fd)
     return lease_for_each(fd, NULL);
 }
 
-static bool lease_is_late(int fd)
+/*
+ * Whether the kernel still waits for us: it removes leases when it does not.
+ * Times of the file show nothing, since touch sets them without a change.
+ */
+static bool lease_is_held(int fd)
 {
-    struct stat now;
+    g_autofree char *text = NULL;
+    g_auto(GStrv) lines = NULL;
+    struct stat st;
 
-    for (unsigned i = 0; i < lease.held->len; i++) {
-        const Lease *l = &g_array_index(lease.held, Lease, i);
+    if (fstat(fd, &st) < 0 ||
+        !g_file_get_contents("/proc/locks", &text, NULL, NULL)) {
+        return true;
+    }
+    lines = g_strsplit(text, "\n", -1);
+    for (unsigned i = 0; lines[i]; i++) {
+        uint64_t inode;
 
-        if (l->fd == fd) {
-            return fstat(fd, &now) < 0 || now.st_size != l->before.st_size ||
-                   now.st_mtim.tv_sec != l->before.st_mtim.tv_sec ||
-                   now.st_mtim.tv_nsec != l->before.st_mtim.tv_nsec;
+        if (sscanf(lines[i], "%*d: LEASE %*s %*s %*d %*x:%*x:%" SCNu64,
+                   &inode) == 1 && inode == st.st_ino) {
+            return true;
         }
     }
-    return true;
+    return false;
 }
 
 int file_lease_copy(int fd)
 {
     int64_t bytes = lease_for_each(fd, lease_replace);
 
-    return bytes < 0 ? bytes : lease_is_late(fd) ? -ESTALE : 0;
+    return bytes < 0 ? bytes : lease_is_held(fd) ? 0 : -ESTALE;
 }
 
 static void lease_end(unsigned nr)
@@ -271,9 +279,6 @@ int file_lease_take(int fd, FileLeaseBroken *broken)
     lease_start();
     if (fcntl(fd, F_SETSIG, LEASE_SIGNAL) < 0 ||
         fcntl(fd, F_SETLEASE, F_RDLCK) < 0) {
-        return -errno;
-    }
-    if (fstat(fd, &l.before) < 0) {
         return -errno;
     }
     g_array_append_val(lease.held, l);

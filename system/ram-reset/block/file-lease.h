@@ -49,9 +49,9 @@ int64_t file_lease_mapped(int fd);
  * Replace all private mappings of @fd by memory with the same content.  Nobody
  * may write to them meanwhile.
  *
- * Returns: 0; -ESTALE if the file has changed since the lease was taken, because
- *     the kernel has not waited any longer; or another -errno.  After a failure
- *     the memory may have any content.
+ * Returns: 0; -ESTALE if the kernel has not waited any longer, and the file may
+ *     have changed; or another -errno.  After a failure the memory may have
+ *     any content.
  */
 int file_lease_copy(int fd);
 

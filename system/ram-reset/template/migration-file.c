@@ -71,7 +71,7 @@ static int file_copy_paused(int fd)
     if (runstate_is_running()) {
         cpu_disable_ticks();
         pause_all_vcpus();
-        vm_state_notify(false, RUN_STATE_PAUSED);
+        vm_state_notify(false, RUN_STATE_SAVE_VM);
     }
     bdrv_drain_all_begin();
     ret = file_lease_copy(fd);

@@ -4,6 +4,7 @@
 # Takes: 40 s
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -163,6 +164,41 @@ def test_template_is_mapped_meanwhile(tmp_path, saved):
             template.unlink()
         guest.load('zero')
         assert_same_ram(guest.ram_image(), images['zero'])
+
+
+@pytest.mark.parametrize('how', ('touch', 'utime'))
+def test_touched(tmp_path, saved, how):
+    """Its times change, and its content does not."""
+    file, image = saved
+    with incoming(tmp_path, file) as guest:
+        if how == 'touch':
+            subprocess.run(['touch', file], check=True)
+        else:
+            os.utime(file)
+        open(file, 'r+b').close()
+        assert_same_ram(guest.ram_image(), image)
+
+
+def test_too_late(tmp_path, saved):
+    """The kernel has given the file away: QEMU ends, and does not go on."""
+    file, _ = saved
+    seconds = Path('/proc/sys/fs/lease-break-time')
+    before = seconds.read_text()
+    try:
+        seconds.write_text('1')
+    except OSError:
+        pytest.skip(f'{seconds} cannot be set, which root may do')
+    try:
+        guest = incoming(tmp_path, file)
+        guest.process.send_signal(signal.SIGSTOP)
+        with open(file, 'r+b') as f:    # waits a second
+            f.write(b'Z' * 16 * MIB)
+        guest.process.send_signal(signal.SIGCONT)
+        assert guest.process.wait(60) == 1
+        assert 'QEMU was too late' in guest.log()
+        guest.close()
+    finally:
+        seconds.write_text(before)
 
 
 def test_file_on_a_server(tmp_path, saved):
