@@ -4,6 +4,7 @@
 import contextlib
 import os
 import shlex
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,6 +67,21 @@ def private_mounts(how: list[str]) -> None:
         f'mount --bind {repo} {SHARED}/repo',
         f'mount --bind {build} {SHARED}/repo/build',
         f'ln -s {SHARED}/repo/* {CLONE}')
+    subprocess.run([*how, 'sh', '-c', ' && '.join(mounts)], check=True)
+
+
+def let_all_reach(how: list[str], path: Path) -> None:
+    """Any user may read @path, though a folder above it be private."""
+    private = [parent for parent in path.parents
+               if not parent.stat().st_mode & stat.S_IXOTH]
+    if not private:
+        return
+    here, top = shlex.quote(str(path)), shlex.quote(str(private[-1]))
+    mounts = (
+        f'mount --bind {here} {SHARED}',
+        f'mount -t tmpfs -o mode=755 tmpfs {top}',
+        f'mkdir -p {here}',
+        f'mount --bind {SHARED} {here}')
     subprocess.run([*how, 'sh', '-c', ' && '.join(mounts)], check=True)
 
 

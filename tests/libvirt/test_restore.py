@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import products
+from lib import products, sandbox
 from lib.content import check_state, dirty, write_state
 from lib.domains import OBJECTS, TAG, Config, Domain, assert_runs, saved
 from lib.guests import LinuxWords
@@ -171,6 +171,8 @@ def test_file_of_root_for_a_qemu_that_is_not():
     except Unavailable as e:
         pytest.skip(str(e))
     with own as daemon, Domain(daemon, CONFIG) as guest:
+        sandbox.let_all_reach(sandbox.enter(sandbox.child_of(daemon.pid)),
+                              products.BUILD)
         daemon.work.chmod(0o711)
         guest.give_to(USER_ID)
         guest.start()
