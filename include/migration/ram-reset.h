@@ -205,14 +205,6 @@ bool ram_reset_map_incoming(QEMUFile *f, RAMBlock *rb, ram_addr_t len,
                             const unsigned long *stored);
 
 /**
- * ram_reset_migrate_to_file: a migration is about to open the file @path for
- * writing
- *
- * With the BQL held.
- */
-void ram_reset_migrate_to_file(const char *path);
-
-/**
  * ram_reset_load_section: QEMU is about to load a further part of a section
  *
  * @type: QEMU_VM_SECTION_PART or QEMU_VM_SECTION_END

@@ -128,7 +128,8 @@ bool ram_reset_migration_file_map(RAMBlock *rb, uint64_t offset,
 bool ram_reset_migration_file_end(const char *path, Error **errp);
 
 /**
- * ram_reset_migration_file_give_back: QEMU is about to write to @path
+ * ram_reset_migration_file_give_back: a migration is about to open @path for
+ * writing
  *
  * If RAM is mapped from that file, it becomes memory of its own.
  */

@@ -142,7 +142,6 @@ static void incoming_open_stream(void)
 {
     bool settled;
 
-    ram_sections_note_first(&incoming.sections);
     if (!ram_reset_templates_wanted()) {
         incoming_set_reason("its form is not that of mapped-ram, and no "
                             "ram-reset object has a template-dir");
@@ -183,7 +182,8 @@ static void incoming_begin(QEMUFile *f)
     incoming.fd = file->fd;
     incoming.path = g_file_read_link(link, NULL);
     incoming.mapped = incoming.resetting = false;
-    incoming.sections = (RamSections) { .f = f, .count = 1 };
+    incoming.sections = (RamSections) { 0 };
+    ram_sections_enter(&incoming.sections, f, !migrate_mapped_ram());
     incoming.info->file = g_strdup(incoming.path);
     if (migrate_mapped_ram()) {
         incoming_open_mapped();
@@ -288,7 +288,7 @@ static void incoming_enter_section(void *opaque)
 {
     bool *skipped = opaque;
 
-    ram_sections_enter(&incoming.sections, incoming.f);
+    ram_sections_enter(&incoming.sections, incoming.f, false);
     *skipped = incoming.sections.count == 2 && incoming_load_template();
     if (*skipped) {
         incoming_take_baseline();
@@ -359,11 +359,6 @@ void ram_reset_incoming_ram_done(bool last, int ret)
     if (last || ret) {
         incoming_call(incoming_complete, &ret);
     }
-}
-
-void ram_reset_migrate_to_file(const char *path)
-{
-    ram_reset_migration_file_give_back(path);
 }
 
 RamResetIncomingInfo *ram_reset_query_incoming(void)

@@ -185,9 +185,8 @@ bool ram_reset_load_skip(QEMUFile *f)
         !ram_reset_templates_wanted() && !ram_reset_verify_wanted()) {
         return false;
     }
-    ram_sections_enter(&load.sections, f);
+    ram_sections_enter(&load.sections, f, mapped);
     if (load.sections.count == 1) {
-        ram_sections_note_first(&load.sections);
         return false;
     }
     if (!ram_end) {

@@ -14,6 +14,7 @@
 #include "system/ram-reset/block/block.h"
 #include "system/ram-reset/disks.h"
 #include "system/ram-reset/options.h"
+#include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/report.h"
 
@@ -101,14 +102,6 @@ static bool open_template_dir(RamReset *rr, Error **errp)
     return false;
 }
 
-static bool is_same_dir(int a, int b)
-{
-    struct stat st, other;
-
-    return fstat(a, &st) == 0 && fstat(b, &other) == 0 &&
-           st.st_dev == other.st_dev && st.st_ino == other.st_ino;
-}
-
 /* All objects with a template-dir= must have the same one */
 static bool check_template_dir(RamReset *rr, Error **errp)
 {
@@ -121,7 +114,7 @@ static bool check_template_dir(RamReset *rr, Error **errp)
     if (!open_template_dir(rr, errp)) {
         return false;
     }
-    if (other && !is_same_dir(other->template_fd, rr->template_fd)) {
+    if (other && !prim_is_same_file(other->template_fd, rr->template_fd)) {
         error_setg(errp, "RAM reset objects '%s' and '%s' have different "
                    "template-dir=, '%s' and '%s'", ram_reset_id(other),
                    ram_reset_id(rr), other->template_dir, rr->template_dir);

@@ -46,15 +46,13 @@ static bool only_ram_between(RamSectionsRead *read, void *opaque, int64_t from,
            between[0] == QEMU_VM_COMMAND && !lduw_be_p(between + 3);
 }
 
-void ram_sections_enter(RamSections *s, QEMUFile *f)
+void ram_sections_enter(RamSections *s, QEMUFile *f, bool note_first)
 {
     s->f = f;
     s->count++;
-}
-
-void ram_sections_note_first(RamSections *s)
-{
-    s->start = file_position(s->f);
+    if (s->count == 1 && note_first) {
+        s->start = file_position(f);
+    }
 }
 
 void ram_sections_note_start(RamSections *s, RamSectionsRead *read,

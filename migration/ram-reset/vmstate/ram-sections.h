@@ -25,7 +25,7 @@
  * @places: those of pages in all sections but the first; NULL: not noted
  * @last: the current section is the last one
  * @start: the position of the content of the first section; -1 if it is
- *     unknown, 0 before ram_sections_note_first()
+ *     unknown, 0 if it was not noted
  * @end: the position of the footer of the section that was loaded last; -1 if
  *     it is unknown, or if something else lies between two sections, other than
  *     the first two
@@ -52,14 +52,9 @@ bool ram_sections_read_image(void *bs, uint8_t *buf, int64_t at, size_t len);
  * ram_sections_enter: a section is about to be loaded or skipped
  *
  * @f: the VM state, at the content of the section
+ * @note_first: note the position of the first section, which takes some time
  */
-void ram_sections_enter(RamSections *s, QEMUFile *f);
-
-/**
- * ram_sections_note_first: note the position of the first section, before it is
- * loaded
- */
-void ram_sections_note_first(RamSections *s);
+void ram_sections_enter(RamSections *s, QEMUFile *f, bool note_first);
 
 /**
  * ram_sections_note_start: check, before a section is loaded, that it follows

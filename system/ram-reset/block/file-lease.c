@@ -5,12 +5,12 @@
  */
 
 #include "qemu/osdep.h"
-#include <sys/vfs.h>
 #include "qemu/cutils.h"
 #include "qemu/main-loop.h"
 #include "qemu/units.h"
 #include "block/aio.h"
 #include "system/ram-reset/block/file-lease.h"
+#include "system/ram-reset/prim/prim.h"
 
 #define LEASE_SIGNAL    SIGIO
 #define COPY_AT_ONCE    (64 * MiB)
@@ -250,30 +250,12 @@ static void lease_start(void)
     }
 }
 
-/* A server's file system grants a lease, which no other client breaks */
-static bool lease_is_local(int fd)
-{
-    static const uint32_t local[] = {
-        0x01021994 /* tmpfs */, 0xef53 /* ext4 */, 0x58465342 /* xfs */,
-        0x9123683e /* btrfs */, 0xf2f52010 /* f2fs */, 0x2fc12fc1 /* zfs */,
-        0xca451a4e /* bcachefs */, 0x794c7630 /* overlayfs */,
-    };
-    struct statfs fs;
-
-    for (unsigned i = 0; fstatfs(fd, &fs) == 0 && i < ARRAY_SIZE(local); i++) {
-        if ((uint32_t)fs.f_type == local[i]) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int file_lease_take(int fd, FileLeaseBroken *broken)
 {
     Lease l = { .fd = fd, .broken = broken };
 
     assert(bql_locked());
-    if (!lease_is_local(fd)) {
+    if (!prim_is_local_file(fd)) {
         return -ENOTSUP;
     }
     lease_start();
@@ -285,16 +267,13 @@ int file_lease_take(int fd, FileLeaseBroken *broken)
     return 0;
 }
 
-void file_lease_give_back(const struct stat *st)
+void file_lease_give_back(int fd)
 {
     for (unsigned i = 0; lease.held && i < lease.held->len; ) {
-        struct stat held;
-
-        if (fstat(g_array_index(lease.held, Lease, i).fd, &held) < 0 ||
-            held.st_dev != st->st_dev || held.st_ino != st->st_ino) {
-            i++;
-        } else {
+        if (prim_is_same_file(g_array_index(lease.held, Lease, i).fd, fd)) {
             lease_end(i);
+        } else {
+            i++;
         }
     }
 }

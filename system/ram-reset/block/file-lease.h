@@ -37,10 +37,10 @@ typedef void FileLeaseBroken(int fd);
 int file_lease_take(int fd, FileLeaseBroken *broken);
 
 /*
- * Give back all leases on the file of @st, before this process opens it for
- * writing: it would wait for itself
+ * Give back all leases on the file @fd, which may be open with O_PATH, before
+ * this process opens it for writing: it would wait for itself
  */
-void file_lease_give_back(const struct stat *st);
+void file_lease_give_back(int fd);
 
 /* Size of all private mappings of @fd, in bytes, or -errno */
 int64_t file_lease_mapped(int fd);

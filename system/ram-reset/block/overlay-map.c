@@ -146,14 +146,12 @@ int overlay_map_fd(void)
 
 bool overlay_map_is_of(const void *host, const void *rb, int fd)
 {
-    struct stat file, other;
     const Mapped *m;
     bool same;
 
     g_mutex_lock(&lock);
     m = mapped_find(host, rb);
-    same = m && fstat(m->fd, &file) == 0 && fstat(fd, &other) == 0 &&
-           file.st_dev == other.st_dev && file.st_ino == other.st_ino;
+    same = m && prim_is_same_file(m->fd, fd);
     g_mutex_unlock(&lock);
     return same;
 }

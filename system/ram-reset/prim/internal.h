@@ -18,6 +18,10 @@
 #define PRIM_EXT4_MAGIC      0xef53
 #define PRIM_XFS_MAGIC       0x58465342
 #define PRIM_BTRFS_MAGIC     0x9123683e
+#define PRIM_F2FS_MAGIC      0xf2f52010
+#define PRIM_ZFS_MAGIC       0x2fc12fc1
+#define PRIM_BCACHEFS_MAGIC  0xca451a4e
+#define PRIM_OVERLAYFS_MAGIC 0x794c7630
 
 /* The argument of PAGEMAP_SCAN; linux/fs.h has it from Linux 6.7 on */
 typedef struct PrimScanArg {

@@ -15,6 +15,31 @@ bool prim_is_on_hugetlbfs(int fd)
     return prim_file_system(fd) == PRIM_HUGETLBFS_MAGIC;
 }
 
+bool prim_is_local_file(int fd)
+{
+    switch (prim_file_system(fd)) {
+    case PRIM_TMPFS_MAGIC:
+    case PRIM_EXT4_MAGIC:
+    case PRIM_XFS_MAGIC:
+    case PRIM_BTRFS_MAGIC:
+    case PRIM_F2FS_MAGIC:
+    case PRIM_ZFS_MAGIC:
+    case PRIM_BCACHEFS_MAGIC:
+    case PRIM_OVERLAYFS_MAGIC:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool prim_is_same_file(int a, int b)
+{
+    struct stat st, other;
+
+    return fstat(a, &st) == 0 && fstat(b, &other) == 0 &&
+           st.st_dev == other.st_dev && st.st_ino == other.st_ino;
+}
+
 /*
  * Only memory file systems count their blocks exactly (pages in swap included):
  * on others st_blocks may lag behind the data.

@@ -75,6 +75,16 @@ typedef struct PrimFresh {
 /* Whether @fd is on hugetlbfs, where all pages are hugepages */
 bool prim_is_on_hugetlbfs(int fd);
 
+/*
+ * Whether @fd is on a file system that is known to be of this host alone.  One
+ * of a server, or in user space, may grant a lease that a change elsewhere does
+ * not break.
+ */
+bool prim_is_local_file(int fd);
+
+/* Whether both are the same file or directory; false if it cannot be known */
+bool prim_is_same_file(int a, int b);
+
 /* Whether @fd is a memfd, a file that never had a name in a file system */
 bool prim_is_memfd(int fd);
 

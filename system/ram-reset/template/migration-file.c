@@ -353,10 +353,11 @@ static bool file_verify(const TemplateFile *f, Error **errp)
 
 void ram_reset_migration_file_give_back(const char *path)
 {
-    struct stat st;
+    int fd = open(path, O_PATH | O_CLOEXEC);
 
-    if (stat(path, &st) == 0) {
-        file_lease_give_back(&st);
+    if (fd >= 0) {
+        file_lease_give_back(fd);
+        close(fd);
     }
 }
 
