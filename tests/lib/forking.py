@@ -4,33 +4,14 @@ Forks of a running machine, by QMP alone: a migration writes RAM and devices to
 a file.  It waits, with the machine paused, until each disk has an overlay.
 """
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import products
-from lib.machine import DISK, Machine, MachineError, run_quietly
-from lib.patience import Limit
+from lib.forks import overlay
+from lib.machine import DISK, Machine
+from lib.migrating import set_capabilities, wait_migration
 
 INCOMING = '-incoming', 'defer'
-
-
-def overlay(base: Path, file: Path) -> None:
-    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-F',
-                'qcow2', '-b', base, file)
-
-
-def set_capabilities(guest: Machine, *names: str, state: bool = True) -> None:
-    guest.qmp('migrate-set-capabilities', capabilities=[
-        {'capability': name, 'state': state} for name in names])
-
-
-def wait_migration(guest: Machine, wanted: str) -> None:
-    limit = Limit(120)
-    while (status := guest.qmp('query-migrate').get('status')) != wanted:
-        if status in ('failed', 'cancelled') or limit.over():
-            raise MachineError(f'{status}, not {wanted}: {guest.log()}')
-        time.sleep(0.001)
 
 
 @dataclass
@@ -51,7 +32,7 @@ class Fork:
         """@child was started with INCOMING and these disks."""
         set_capabilities(child, 'mapped-ram')
         child.qmp('migrate-incoming', uri=f'file:{self.state}')
-        wait_migration(child, 'completed')
+        wait_migration(child)
         set_capabilities(child, 'mapped-ram', state=False)
 
 
@@ -102,7 +83,7 @@ class Forker:
     def end(self) -> None:
         """The machine goes on."""
         self._guest.qmp('migrate-continue', state='pre-switchover')
-        wait_migration(self._guest, 'completed')
+        wait_migration(self._guest)
         self._guest.qmp('cont')
         set_capabilities(self._guest, *self.CAPABILITIES, state=False)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Overlays over internal snapshots, and machines that start from them."""
+"""Overlays, also over internal snapshots, and machines that start from them."""
 
 import hashlib
 import json
@@ -22,16 +22,16 @@ def backing(image: Path, tag: object) -> str:
         'file': {'driver': 'file', 'filename': str(image)}})
 
 
-def overlay(image: Path, tag: object, path: Path, *size: str) -> None:
+def overlay(base: Path | str, path: Path, *size: str) -> None:
     run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-F', 'qcow2',
-                '-b', backing(image, tag), path, *size)
+                '-b', base, path, *size)
 
 
 def fork(parent: Path, child: Path, tag: object) -> Path:
     """A folder with overlays over the snapshot @tag of all disks of another."""
     child.mkdir()
     for image in parent.glob('*.qcow2'):
-        overlay(image, tag, child / image.name)
+        overlay(backing(image, tag), child / image.name)
     return child
 
 

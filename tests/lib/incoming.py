@@ -2,12 +2,12 @@
 """Machines that migrate to a file, or from one."""
 
 import re
-import time
 from pathlib import Path
 
+from lib.content import assert_same_ram
 from lib.dma import QtestMachine
-from lib.machine import DISK, MIB, PAGE, MachineError
-from lib.patience import Limit
+from lib.machine import DISK, MIB, PAGE
+from lib.migrating import set_capabilities, wait_migration
 
 RAM_SIZE = 64 * MIB
 START = 2 * MIB
@@ -26,20 +26,13 @@ class Migrating(QtestMachine):
         disk = '-device', f'virtio-blk-pci,drive={DISK}'
         super().__init__(folder, ram=RAM_SIZE, strategy=strategy,
                          args=(*disk, *args), **kwargs)
-        for capability in capabilities:
-            self.set_capability(capability, True)
+        set_capabilities(self, *capabilities)
 
-    def set_capability(self, name: str, state: bool) -> None:
-        self.qmp('migrate-set-capabilities',
-                 capabilities=[{'capability': name, 'state': state}])
-
-    def wait_migrated(self) -> None:
-        limit = Limit(60)
-        while (state := self.qmp('query-migrate').get('status')) != 'completed':
-            if state == 'failed':
-                raise MachineError(f'failed: {self.log()}')
-            assert not limit.over(), state
-            time.sleep(0.01)
+    def migrate(self, file: Path | str) -> bytes:
+        """Returns the RAM that is in @file then."""
+        self.qmp('migrate', uri=f'file:{file}')
+        wait_migration(self)
+        return self.ram_image()
 
     def put(self, page: int, byte: int, count: int = 1) -> None:
         self.qtest.ask(f'memset {START + page * PAGE:#x} {count * PAGE:#x} '
@@ -63,9 +56,7 @@ def save_file(workdir: Path, capabilities=('mapped-ram',), strategy='stock'
     with Migrating(workdir, 'from', strategy=strategy,
                    capabilities=capabilities) as guest:
         fill(guest)
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
-        return file, guest.ram_image()
+        return file, guest.migrate(file)
 
 
 def incoming(workdir: Path, file: Path, name: str = 'to', args=(), **kwargs
@@ -73,11 +64,30 @@ def incoming(workdir: Path, file: Path, name: str = 'to', args=(), **kwargs
     guest = Migrating(workdir, name, '-incoming', 'defer', *args, **kwargs)
     try:
         guest.qmp('migrate-incoming', uri=f'file:{file}')
-        guest.wait_migrated()
+        wait_migration(guest)
     except BaseException:
         guest.close()
         raise
     return guest
+
+
+def assert_rewinds(guest: Migrating, kind: str) -> None:
+    """
+    From a save on that follows: with @kind memory, it has only what has changed
+    since RAM came in.
+    """
+    assert guest.qmp('query-ram-reset')['rewind']['baseline'] > 16 * MIB
+    guest.put(5, 0x55, 2)
+    image = guest.ram_image()
+    guest.snapshot_job('snapshot-save', 's', kind=kind)
+    if kind == 'memory':
+        assert guest.qmp('query-ram-reset')['rewind']['pages'] <= 16 * PAGE
+    for n in range(3):
+        guest.put(10 * n, 0xee, 20)
+        guest.put(6000, 0xdd)
+        guest.load('s')
+        assert_same_ram(guest.ram_image(), image)
+        assert guest.last_load()['rewound']
 
 
 def mappings(guest: Migrating, file: Path, populated: bool = False) -> int:

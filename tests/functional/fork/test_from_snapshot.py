@@ -14,6 +14,7 @@ from lib.forks import (LATER, OPTION, SAVED, check_all, digests, fork, machine,
 from lib.guests import Linux
 from lib.kills import Disks, Kills, check_disks
 from lib.machine import DISK, MIB, MachineError
+from lib.migrating import wait_migration
 from lib.templates import files
 
 REWIND = ('', ',rewind=on,verify=on')
@@ -146,8 +147,7 @@ def test_incoming_migration(tmp_path, saved_image):
     with machine(child, loadvm='s') as guest:
         guest.disk_io(DISK, 'write -P 0x33 128k 64k')
         guest.qmp('migrate', uri=f'file:{stream}')
-        while guest.qmp('query-migrate').get('status') != 'completed':
-            pass
+        wait_migration(guest)
     with machine(child, args=('-incoming', f'file:{stream}')) as guest:
         while guest.status() != 'running':
             pass

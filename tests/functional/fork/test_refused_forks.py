@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.forks import (LATER, OPTION, SAVED, check_all, digests, fork, machine,
-                       overlay, parent, use)
+from lib.forks import (LATER, OPTION, SAVED, backing, check_all, digests,
+                       fork, machine, overlay, parent, use)
 from lib.machine import DISK, MIB, Machine, MachineError, run_quietly
 from lib.unpatched import debian
 
@@ -125,7 +125,7 @@ def test_resized(tmp_path, saved_image, size):
     check_all(saved_image)
     other = tmp_path / 'other'
     other.mkdir()
-    overlay(disk, 's', other / 'disk.qcow2', '65M')
+    overlay(backing(disk, 's'), other / 'disk.qcow2', '65M')
     start_fails(other, 'new overlay, and give no size')
 
 
@@ -140,7 +140,7 @@ def test_two_disks_of_different_snapshots(tmp_path):
             (image, 't', "'s' does not exist in 'disk1', but in its backing"),
             (stranger, 's', "'s' of 'disk1' was not made together with"),
             (image, 's', '')):
-        overlay(base / 'disk1.qcow2', tag, second)
+        overlay(backing(base / 'disk1.qcow2', tag), second)
         if match:
             start_fails(child, match, 2)
     with machine(child, 2, loadvm='s') as guest:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from lib import products
 from lib.effort import rounds
 from lib.forking import INCOMING, Fork, Forker
+from lib.forks import check_all
 from lib.incoming import mappings
-from lib.io.guest import BOOTED, WrongContent, copy_disks
+from lib.io.guest import BOOTED, WrongContent, boot, copy_disks
 from lib.io.ledger import Ledger
-from lib.machine import DISK, run_quietly
+from lib.machine import DISK
 
 FORKS = int(os.environ.get('RAM_RESET_FORKS') or rounds(4, 2))
 CROWD = 3
@@ -27,11 +27,7 @@ CROWD = 3
 
 @pytest.fixture(scope='module')
 def booted(tmp_path_factory) -> Path:
-    workdir = tmp_path_factory.mktemp('booted')
-    with Ledger(workdir) as guest:
-        guest.set_up()
-        guest.save(BOOTED)
-    return workdir
+    return boot(Ledger, tmp_path_factory)
 
 
 @pytest.fixture
@@ -60,8 +56,7 @@ def child(fork: Fork, folder: Path, **kwargs):
         fork.enter(guest)
         assert mappings(guest, fork.state)
         yield guest
-    for image in folder.glob('*.qcow2'):
-        run_quietly(products.QEMU_IMG, 'check', '-q', image)
+    check_all(folder)
 
 
 def test_forks_of_a_writing_machine(tmp_path, parent, forker):

@@ -19,7 +19,7 @@ import pytest
 from lib import products
 from lib.effort import rounds
 from lib.io.channels import why_no_tap
-from lib.io.guest import BOOTED, DISKS, WAYS, Busy, Files, copy_disks
+from lib.io.guest import BOOTED, DISKS, WAYS, Busy, Files, boot, copy_disks
 from lib.machine import run_quietly
 
 SLOW = '''[inject-error]
@@ -33,11 +33,7 @@ delay-ns = "2000000"
 @pytest.fixture(scope='module')
 def booted(tmp_path_factory) -> Path:
     """A folder with disks of a guest that has drivers of all its devices."""
-    workdir = tmp_path_factory.mktemp('booted')
-    with Busy(workdir) as guest:
-        guest.set_up()
-        guest.save(BOOTED)
-    return workdir
+    return boot(Busy, tmp_path_factory)
 
 
 @pytest.fixture

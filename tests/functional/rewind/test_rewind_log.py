@@ -14,6 +14,7 @@ from lib.content import assert_same_ram
 from lib.dma import SCRATCH, SECTOR, BadDisk, Qtest
 from lib.guests import PAGE, Ring3
 from lib.machine import DISK, MIB, Machine, MachineError
+from lib.migrating import wait_migration
 from lib.patience import Limit
 from lib.rewinding import RAM_SIZE, START, assert_rewound, boot
 
@@ -33,7 +34,7 @@ def test_migration_after_a_load(tmp_path, tracker):
         guest.start_loop(START + 4 * MIB, 64, 100)
         guest.qmp('migrate-set-parameters', **{'max-bandwidth': 64 * MIB})
         guest.qmp('migrate', uri=f'file:{state}')
-        wait_for_migration(guest, 'completed')
+        wait_migration(guest, 'completed')
     with Ring3(tmp_path, accel=tracker, memory='shared', ram=RAM_SIZE,
                args=('-incoming', 'defer')) as guest:
         # not before: an event would come between a greeting and its answer
@@ -264,21 +265,14 @@ def test_migration_after_one_that_was_cancelled(tmp_path, fast_accel):
         listener.listen()
         guest.qmp('migrate', uri=f'unix:{tmp_path}/sink')
         with listener.accept()[0]:
-            wait_for_migration(guest, 'active')
+            wait_migration(guest, 'active')
             guest.qmp('migrate_cancel')
-        wait_for_migration(guest, 'cancelled', 'failed')
+        wait_migration(guest, 'cancelled', 'failed')
         qtest.write(START + 8 * MIB, pattern)
         guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1 << 30})
         guest.qmp('migrate-set-capabilities', capabilities=[
             {'capability': 'background-snapshot', 'state': True}])
         guest.qmp('migrate', uri=f'file:{state}')
-        wait_for_migration(guest, 'completed')
+        wait_migration(guest, 'completed')
         qtest.close()
     assert pattern in state.read_bytes()
-
-
-def wait_for_migration(guest: Ring3, *states: str) -> None:
-    limit = Limit(60)
-    while (found := guest.qmp('query-migrate')['status']) not in states:
-        assert not limit.over(), found
-        time.sleep(0.02)

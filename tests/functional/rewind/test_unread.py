@@ -6,13 +6,13 @@
 import contextlib
 import mmap
 import subprocess
-import time
 
 import pytest
 
 from lib import products
 from lib.guests import PAGE, Ring3
 from lib.machine import MachineError
+from lib.migrating import wait_migration
 from lib.rewinding import RAM_SIZE, START, Still, boot
 
 # Pages that a snapshot stores, from START on
@@ -92,8 +92,7 @@ def test_whole_load_of_the_same_reads_nothing_twice(tmp_path):
         before = unread(guest)
         guest.put(0, 2, 10)
         guest.qmp('migrate', uri='exec:cat >/dev/null')
-        while guest.qmp('query-migrate')['status'] != 'completed':
-            time.sleep(0.01)
+        wait_migration(guest)
         guest.cont()            # the disk is in use again
         guest.stop()
         guest.load('a')

@@ -9,8 +9,10 @@ import pytest
 
 from lib.content import assert_same_ram
 from lib.incoming import (
-    FIRST, START, Migrating, fill, incoming, mappings, save_file)
+    FIRST, START, Migrating, assert_rewinds, fill, incoming, mappings,
+    save_file)
 from lib.machine import MIB, PAGE, MachineError
+from lib.migrating import set_capabilities, wait_migration
 
 BOTH = 'mapped-ram', 'multifd'
 
@@ -47,7 +49,7 @@ def test_by_command_line(tmp_path, saved):
     file, image = saved
     with Migrating(tmp_path, 'to', '-incoming', f'file:{file}', '-global',
                    'migration.mapped-ram=on', capabilities=()) as guest:
-        guest.wait_migrated()
+        wait_migration(guest)
         assert_mapped(guest, file)
         assert_same_ram(guest.ram_image(), image)
         assert 'incoming' in guest.hmp('info ram-reset').lower()
@@ -124,9 +126,7 @@ def test_several_blocks(tmp_path):
     with Migrating(tmp_path, 'from', *args, strategy='stock') as guest:
         fill(guest)
         guest.qtest.ask(f'memset {high + 5 * PAGE:#x} {PAGE:#x} 0x66')
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
-        image = guest.ram_image()
+        image = guest.migrate(file)
     shared.write_bytes(b'x' * 16 * MIB)
     with incoming(tmp_path, file, args=args) as guest:
         assert_mapped(guest, file)
@@ -178,20 +178,8 @@ def test_rewinds_follow(tmp_path, saved, kind):
     file, image = saved
     with incoming(tmp_path, file, options=',rewind=on,verify=on') as guest:
         assert_mapped(guest, file)
-        assert guest.qmp('query-ram-reset')['rewind']['baseline'] > 16 * MIB
-        guest.set_capability('mapped-ram', False)
-        guest.put(5, 0x55, 2)
-        image = guest.ram_image()
-        guest.snapshot_job('snapshot-save', 's', kind=kind)
-        rewind = guest.qmp('query-ram-reset')['rewind']
-        if kind == 'memory':
-            assert rewind['pages'] <= 16 * PAGE
-        for n in range(3):
-            guest.put(10 * n, 0xee, 20)
-            guest.put(6000, 0xdd)
-            guest.load('s')
-            assert_same_ram(guest.ram_image(), image)
-            assert guest.last_load()['rewound']
+        set_capabilities(guest, 'mapped-ram', state=False)
+        assert_rewinds(guest, kind)
         # the file is still whole
         with incoming(tmp_path, file, 'second') as other:
             assert other.peek(START, 2) == bytes((FIRST, FIRST))
@@ -203,8 +191,7 @@ def test_migrates_on(tmp_path, saved):
     with incoming(tmp_path, file) as guest:
         guest.put(8, 0x77, 3)
         image = guest.ram_image()
-        guest.qmp('migrate', uri=f'file:{next_file}')
-        guest.wait_migrated()
+        guest.migrate(next_file)
     with incoming(tmp_path, next_file, 'last') as guest:
         assert mappings(guest, next_file)
         assert_same_ram(guest.ram_image(), image)
@@ -215,7 +202,7 @@ def test_pipe(tmp_path):
     file, image = save_file(tmp_path, capabilities=())
     with Migrating(tmp_path, 'to', '-incoming', f'exec:cat {file}',
                    capabilities=()) as guest:
-        guest.wait_migrated()
+        wait_migration(guest)
         info = guest.qmp('query-ram-reset')['incoming']
         assert 'pipe' in info['reason'] and not info['mapped']
         assert_same_ram(guest.ram_image()[START:], image[START:])

@@ -3,7 +3,6 @@
 
 # Takes: 3 s
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from lib.content import check_state, dirty, write_state
 from lib.guests import Ring3
 from lib.machine import DISK, MIB
-from lib.patience import Limit
+from lib.migrating import set_capabilities, wait_migration
 
 RAM_SIZE = 64 * MIB
 
@@ -23,25 +22,18 @@ class Migrating(Ring3):
             workdir, accel='tcg', ram=RAM_SIZE, strategy='auto',
             options=options,
             args=('-device', f'virtio-blk,drive={DISK}', *args))
-        self.qmp('migrate-set-capabilities', capabilities=[
-            {'capability': 'mapped-ram', 'state': mapped}])
-
-    def wait_migrated(self) -> None:
-        limit = Limit(60)
-        while (state := self.qmp('query-migrate').get('status')) != 'completed':
-            assert state != 'failed' and not limit.over(), state
-            time.sleep(0.01)
+        set_capabilities(self, 'mapped-ram', state=mapped)
 
 
 def migrate(guest: Migrating, file: Path) -> None:
     guest.qmp('migrate', uri=f'file:{file}')
-    guest.wait_migrated()
+    wait_migration(guest)
     file.chmod(0o600)
 
 
 def load(guest: Migrating, file: Path) -> None:
     guest.qmp('migrate-incoming', uri=f'file:{file}')
-    guest.wait_migrated()
+    wait_migration(guest)
 
 
 def test_memory_of_a_disks_device_is_mapped(tmp_path):

@@ -16,6 +16,7 @@ from lib.effort import rounds
 from lib.incoming import (
     START, Migrating, fill, incoming, mappings, save_file)
 from lib.machine import MIB, PAGE, MachineError
+from lib.migrating import set_capabilities, wait_migration
 
 HIGH = 0x100000000              # the address of the first DIMM
 
@@ -47,7 +48,7 @@ def test_file_changes(tmp_path, saved, change, rewind):
         assert_same_ram(guest.ram_image(), bytes(changed))
         assert_same_ram(second.ram_image(), image)
         assert not mappings(guest, file, populated=True)
-        guest.set_capability('mapped-ram', False)
+        set_capabilities(guest, 'mapped-ram', state=False)
         guest.snapshot_job('snapshot-save', 's',
                            kind='memory' if rewind == 'on' else 'image')
         guest.put(0, 0x44, 4000)
@@ -61,8 +62,7 @@ def test_own_migration_to_the_file(tmp_path, saved):
     with incoming(tmp_path, file) as guest:
         guest.put(8, 0x77, 3)
         image = guest.ram_image()
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
+        guest.migrate(file)
         assert_same_ram(guest.ram_image(), image)
     with incoming(tmp_path, file, 'last') as guest:
         assert_same_ram(guest.ram_image(), image)
@@ -84,20 +84,19 @@ def test_changes_while_it_is_mapped(tmp_path, delay):
     with Migrating(tmp_path, 'from', *args, strategy='stock') as guest:
         for n in range(count):
             guest.qtest.ask(f'memset {HIGH + n * size:#x} {size:#x} {n + 1:#x}')
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
+        guest.migrate(file)
     with Migrating(tmp_path, 'to', '-incoming', 'defer', *args,
                    options=',rewind=on,save-kind=memory') as guest:
         guest.qmp('migrate-incoming', uri=f'file:{file}')
         time.sleep(delay)
         with open(file, 'r+b') as f:
             try:
-                guest.wait_migrated()
+                wait_migration(guest)
             except MachineError as error:
                 assert 'changed while RAM was loaded' in str(error)
                 return
             f.write(b'Z' * file.stat().st_size)
-        guest.set_capability('mapped-ram', False)
+        set_capabilities(guest, 'mapped-ram', state=False)
         guest.save('s')
         for n in range(count):
             guest.qtest.ask(f'memset {HIGH + n * size:#x} {PAGE:#x} 0x99')
@@ -116,7 +115,7 @@ def test_changes_while_qemu_migrates(tmp_path, saved):
             guest.qmp('migrate', uri=f'file:{target}')
             time.sleep(0.02 * n)
             open(file, 'r+b').close()
-            guest.wait_migrated()
+            wait_migration(guest)
             assert guest.qmp('query-status')['status'] == 'postmigrate'
             image = guest.ram_image()
         with incoming(tmp_path, target, f'last{n}') as guest:
@@ -130,14 +129,13 @@ def test_stored_page_that_is_a_hole(tmp_path):
     with Migrating(tmp_path, 'from', *args, strategy='stock') as guest:
         fill(guest)
         guest.qmp('migrate-set-parameters', **{'zero-page-detection': 'none'})
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
+        guest.migrate(file)
     subprocess.run(['fallocate', '--dig-holes', file], check=True)
     with incoming(tmp_path, file, args=args,
                   options=',rewind=on,save-kind=memory') as guest:
         with open(file, 'r+b') as f:
             f.write(b'Z' * file.stat().st_size)
-        guest.set_capability('mapped-ram', False)
+        set_capabilities(guest, 'mapped-ram', state=False)
         guest.save('s')
         guest.qtest.ask(f'memset {HIGH:#x} {16 * PAGE:#x} 0x11')
         guest.load('s')
@@ -152,7 +150,7 @@ def test_template_is_mapped_meanwhile(tmp_path, saved):
     templates.mkdir(mode=0o700)
     with incoming(tmp_path, file, options=f',template-dir={templates}',
                   strategy='madvise') as guest:
-        guest.set_capability('mapped-ram', False)
+        set_capabilities(guest, 'mapped-ram', state=False)
         images = {}
         for tag, byte in ('zero', 0), ('full', 0x55):
             guest.put(0, byte, 8192)

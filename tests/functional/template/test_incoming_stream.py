@@ -12,8 +12,9 @@ import pytest
 
 from lib.content import assert_same_ram
 from lib.incoming import (
-    START, Migrating, fill, incoming, mappings, save_file)
+    START, Migrating, assert_rewinds, fill, incoming, mappings, save_file)
 from lib.machine import MIB, PAGE, MachineError
+from lib.migrating import wait_migration
 
 SETTLED = 0.1                   # seconds, longer than the kernel's tick
 
@@ -88,9 +89,7 @@ def test_at_an_offset(tmp_path, templates):
     with Migrating(tmp_path, 'from', strategy='stock',
                    capabilities=()) as guest:
         fill(guest)
-        guest.qmp('migrate', uri=f'file:{file},offset=0x1234')
-        guest.wait_migrated()
-        image = guest.ram_image()
+        image = guest.migrate(f'{file},offset=0x1234')
     time.sleep(SETTLED)
     for n in range(2):
         with incoming(tmp_path, Path(f'{file},offset=0x1234'), f'to{n}',
@@ -114,7 +113,7 @@ def test_live(tmp_path, templates):
             time.sleep(0.05)
         guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1 << 40,
                                                'downtime-limit': 1000})
-        guest.wait_migrated()
+        wait_migration(guest)
         image = guest.ram_image()
     time.sleep(SETTLED)
     for n in range(2):
@@ -164,7 +163,7 @@ def test_written_just_now(tmp_path, saved, templates):
         os.utime(file)
         guest.qmp('migrate-incoming', uri=f'file:{file}')
         after = time.monotonic()
-        guest.wait_migrated()
+        wait_migration(guest)
         assert_same_ram(guest.ram_image(), image)
         if after - before < 0.02:   # not on a host that is too busy
             assert 'written just now' in info_of(guest)['reason']
@@ -214,18 +213,7 @@ def test_rewinds_follow(tmp_path, saved, templates, kind, first):
         load_first(tmp_path, file, templates)
     with start(tmp_path, file, templates, 'to',
                options=',rewind=on') as guest:
-        assert guest.qmp('query-ram-reset')['rewind']['baseline'] > 16 * MIB
-        guest.put(5, 0x55, 2)
-        image = guest.ram_image()
-        guest.snapshot_job('snapshot-save', 's', kind=kind)
-        if kind == 'memory':
-            assert guest.qmp('query-ram-reset')['rewind']['pages'] <= 16 * PAGE
-        for n in range(3):
-            guest.put(10 * n, 0xee, 20)
-            guest.put(6000, 0xdd)
-            guest.load('s')
-            assert_same_ram(guest.ram_image(), image)
-            assert guest.last_load()['rewound']
+        assert_rewinds(guest, kind)
 
 
 def test_without_directory(tmp_path, saved):
@@ -258,9 +246,7 @@ def test_ignored_shared_memory(tmp_path, templates):
     with Migrating(tmp_path, 'from', *args, strategy='stock',
                    capabilities=capabilities) as guest:
         fill(guest)
-        guest.qmp('migrate', uri=f'file:{file}')
-        guest.wait_migrated()
-        image = guest.ram_image()
+        image = guest.migrate(file)
     time.sleep(SETTLED)
     for n in range(2):
         shared.write_bytes(bytes([n]) * 16 * MIB)

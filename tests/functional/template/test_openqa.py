@@ -11,19 +11,15 @@ and a new QEMU that migrates from it.
 import time
 from pathlib import Path
 
-from lib import products
+from lib.forks import overlay
 from lib.guests import Linux
 from lib.incoming import mappings
-from lib.machine import DISK, MIB, run_quietly
+from lib.machine import DISK, MIB
+from lib.migrating import set_capabilities, wait_migration
 from lib.patience import Limit
 
 URI = 'file:dumpfd'
 LONG_MAX = (1 << 63) - 1
-
-
-def capability(guest: Linux, name: str) -> None:
-    guest.qmp('migrate-set-capabilities',
-              capabilities=[{'capability': name, 'state': True}])
 
 
 def wait_while(guest: Linux, *states: str) -> None:
@@ -41,15 +37,12 @@ def save(guest: Linux, overlay: Path) -> None:
         'node-name': DISK, 'snapshot-node-name': overlay.stem,
         'snapshot-file': str(overlay), 'format': 'qcow2'})
     for name in 'events', 'multifd', 'mapped-ram':
-        capability(guest, name)
+        set_capabilities(guest, name)
     guest.qmp('migrate-set-parameters', **{
         'multifd-channels': 2, 'direct-io': False, 'max-bandwidth': LONG_MAX})
     guest.qmp('stop')
     guest.qmp('migrate', uri=URI)
-    limit = Limit(60)
-    while guest.qmp('query-migrate')['status'] != 'completed':
-        assert not limit.over()
-        time.sleep(0.1)
+    wait_migration(guest)
     wait_while(guest, 'paused', 'finish-migrate')
     guest.qmp('cont')
 
@@ -57,8 +50,7 @@ def save(guest: Linux, overlay: Path) -> None:
 def start(folder: Path, backing: Path | None, *args: str) -> Linux:
     folder.mkdir()
     if backing:
-        run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', '-b',
-                    backing, '-F', 'qcow2', folder / 'disk.qcow2')
+        overlay(backing, folder / 'disk.qcow2')
     return Linux(folder, accel='tcg', ram=256 * MIB, strategy='auto',
                  boot_timeout=0 if backing else Linux.BOOT_TIMEOUT,
                  args=('-device', f'virtio-blk-pci,drive={DISK}', *args))
@@ -67,7 +59,7 @@ def start(folder: Path, backing: Path | None, *args: str) -> Linux:
 def load(folder: Path, backing: Path) -> Linux:
     guest = start(folder, backing, '-incoming', 'defer')
     for name in 'events', 'multifd', 'mapped-ram':
-        capability(guest, name)
+        set_capabilities(guest, name)
     guest.qmp('migrate-incoming', uri=URI)
     wait_while(guest, 'inmigrate')
     guest.qmp('cont')

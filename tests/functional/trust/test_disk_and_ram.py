@@ -20,7 +20,7 @@ import pytest
 
 from lib import products
 from lib.effort import rounds
-from lib.io.guest import BOOTED, WrongContent, copy_disks
+from lib.io.guest import BOOTED, WrongContent, boot, copy_disks
 from lib.io.ledger import CACHES, Ledger, Traveller
 from lib.machine import run_quietly
 
@@ -32,11 +32,7 @@ SHIFTS = range(len(CACHES))
 
 @pytest.fixture(scope='module')
 def booted(tmp_path_factory) -> Path:
-    workdir = tmp_path_factory.mktemp('booted')
-    with Ledger(workdir) as guest:
-        guest.set_up()
-        guest.save(BOOTED)
-    return workdir
+    return boot(Ledger, tmp_path_factory)
 
 
 @pytest.fixture

@@ -72,6 +72,15 @@ def copy_disks(source: Path, target: Path) -> None:
         shutil.copy(disk, target)
 
 
+def boot(kind: type['Churning'], tmp_path_factory) -> Path:
+    """A folder with disks, and in them the snapshot BOOTED of such a guest."""
+    workdir = tmp_path_factory.mktemp('booted')
+    with kind(workdir) as guest:
+        guest.set_up()
+        guest.save(BOOTED)
+    return workdir
+
+
 class Churning(Linux):
     """@disks: by name, what each is in the guest."""
 
