@@ -33,6 +33,10 @@ static void complete_snapshot_jobs(Notifier *n, void *opaque)
     while (has_snapshot_job()) {
         aio_poll(iohandler_get_aio_context(), false);
         aio_poll(qemu_get_aio_context(), false);
+        /* A fork waits for the thread of its migration */
+        bql_unlock();
+        g_usleep(1000);
+        bql_lock();
     }
 }
 

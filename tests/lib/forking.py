@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-Forks of a running machine, by QMP alone: a migration writes RAM and devices to
-a file.  It waits, with the machine paused, until each disk has an overlay.
+Forks of a running machine: a file with RAM and devices, and disks that are
+frozen and have overlays.
 """
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib.forks import overlay
-from lib.machine import DISK, Machine
+from lib.machine import DISK, Machine, MachineError
 from lib.migrating import set_capabilities, wait_migration
+from lib.patience import Limit
 
 INCOMING = '-incoming', 'defer'
+JOB = 'fork'
 
 
 @dataclass
@@ -39,8 +42,6 @@ class Fork:
 class Forker:
     """Makes forks of @guest; @disks: by node, the file that it writes to."""
 
-    CAPABILITIES = 'mapped-ram', 'pause-before-switchover'
-
     def __init__(self, guest: Machine, folder: Path, disks: dict[str, Path]):
         folder.mkdir()
         self._guest = guest
@@ -62,30 +63,43 @@ class Forker:
             found[disk] = node, file
         return found
 
-    def begin(self) -> Fork:
-        """The machine is paused from then on."""
+    def pairs(self) -> list[dict[str, str]]:
+        """The argument 'disks' of the job; the overlays are new."""
+        self._overlays = self._add_overlays()
+        return [{'node': self._tops[disk], 'overlay': node}
+                for disk, (node, _) in self._overlays.items()]
+
+    def begin(self, **arguments) -> Fork:
+        """The job has begun; end() waits for it."""
         self._forks += 1
         fork = Fork(self._folder / f'state{self._forks}', dict(self._disks))
-        overlays = self._add_overlays()
-        set_capabilities(self._guest, *self.CAPABILITIES)
-        self._guest.qmp('migrate-set-parameters', **{
-            'max-bandwidth': 1 << 62, 'downtime-limit': 20})
-        self._guest.qmp('migrate', uri=f'file:{fork.state}')
-        wait_migration(self._guest, 'pre-switchover')
-        self._guest.qmp('transaction', actions=[
-            {'type': 'blockdev-snapshot',
-             'data': {'node': self._tops[disk], 'overlay': node}}
-            for disk, (node, _) in overlays.items()])
-        for disk, (node, file) in overlays.items():
-            self._tops[disk], self._disks[disk] = node, file
+        arguments.setdefault('disks', self.pairs())
+        self._guest.qmp('ram-reset-fork', **{
+            'job-id': JOB, 'file': str(fork.state), **arguments})
         return fork
 
     def end(self) -> None:
-        """The machine goes on."""
-        self._guest.qmp('migrate-continue', state='pre-switchover')
-        wait_migration(self._guest)
-        self._guest.qmp('cont')
-        set_capabilities(self._guest, *self.CAPABILITIES, state=False)
+        limit = Limit(120)
+        while (job := self.job())['status'] != 'concluded':
+            assert not limit.over(), job
+            time.sleep(0.002)
+        self._guest.qmp('job-dismiss', id=JOB)
+        if self._are_used():
+            for disk, (node, file) in self._overlays.items():
+                self._tops[disk], self._disks[disk] = node, file
+        if 'error' in job:
+            raise MachineError(job['error'])
+
+    def job(self) -> dict:
+        job, = (job for job in self._guest.qmp('query-jobs')
+                if job['id'] == JOB)
+        return job
+
+    def _are_used(self) -> bool:
+        """Also a job that fails may have given disks their overlays."""
+        used = {device['inserted']['node-name'] for device in
+                self._guest.qmp('query-block') if 'inserted' in device}
+        return bool({node for node, _ in self._overlays.values()} & used)
 
     def fork(self) -> Fork:
         fork = self.begin()

@@ -1,0 +1,366 @@
+/*
+ * The job that forks a running machine
+ *
+ * A migration writes RAM and devices to a file while the guest runs.  Behind
+ * the last page it waits, with the guest paused: there each disk gets its
+ * overlay.  Then it ends, and the machine goes on as it was.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include "qapi/clone-visitor.h"
+#include "qapi/error.h"
+#include "qapi/qapi-commands-migration.h"
+#include "qapi/qapi-commands-ram-reset.h"
+#include "qapi/qapi-visit-ram-reset.h"
+#include "qemu/coroutine.h"
+#include "qemu/error-report.h"
+#include "qemu/job.h"
+#include "qemu/notify.h"
+#include "qemu/timer.h"
+#include "system/ram-reset-compat.h"
+#include "system/runstate.h"
+#include "migration/migration.h"
+#include "migration/misc.h"
+#include "migration/options.h"
+#include "migration/ram-reset.h"
+#include "migration/ram-reset/fork-disks.h"
+#include "system/ram-reset/trace.h"
+
+#define POLL_NS         (1 * SCALE_MS)
+/* The guest stands while pages are written that it has changed lately */
+#define DOWNTIME_MS     10
+
+typedef struct ForkSettings {
+    bool mapped_ram, pause;
+    uint64_t max_bandwidth, downtime;
+} ForkSettings;
+
+static const ForkSettings fork_settings = {
+    .mapped_ram = true, .pause = true,
+    .max_bandwidth = SIZE_MAX, .downtime = DOWNTIME_MS,
+};
+
+typedef struct ForkJob ForkJob;
+typedef void ForkStep(ForkJob *job);
+
+struct ForkJob {
+    Job common;
+    char *file;
+    RamResetForkDiskList *disks;
+
+    ForkSettings before;        /* the user's */
+    bool set;                   /* the settings are the job's */
+    bool migrating;             /* a migration of the job has begun, ... */
+    bool ended, completed;      /* ... has ended, and how */
+    RunState old;               /* of the machine, if it has completed */
+    bool frozen;                /* disks have their overlays */
+    int64_t stopped;            /* ns */
+
+    Coroutine *co;
+    ForkStep *step;
+    Error *err;
+};
+
+/* Protected by the BQL; there is one at a time */
+static ForkJob *fork_current;
+
+/* The first one that ends after the job's has begun is the job's */
+static int fork_migration_event(NotifierWithReturn *notifier,
+                                MigrationEvent *event, Error **errp)
+{
+    ForkJob *f = fork_current;
+
+    if (f && f->migrating && !f->ended && event->type != MIG_EVENT_SETUP) {
+        f->ended = true;
+        f->completed = event->type == MIG_EVENT_PRECOPY_DONE;
+        f->old = migrate_get_current()->vm_old_state;
+    }
+    return 0;
+}
+
+static void fork_step_bh(void *opaque)
+{
+    ForkJob *f = opaque;
+
+    f->step(f);
+    aio_co_wake(f->co);
+}
+
+/* A nested poll for I/O must not run it */
+static void coroutine_fn fork_do(ForkJob *f, ForkStep *step)
+{
+    f->step = step;
+    f->co = qemu_coroutine_self();
+    aio_bh_schedule_oneshot(ram_reset_job_context(), fork_step_bh, f);
+    qemu_coroutine_yield();
+}
+
+static ForkSettings fork_get_settings(void)
+{
+    const MigrationParameters *p = &migrate_get_current()->parameters;
+
+    return (ForkSettings) {
+        .mapped_ram = migrate_mapped_ram(),
+        .pause = migrate_pause_before_switchover(),
+        .max_bandwidth = p->max_bandwidth, .downtime = p->downtime_limit,
+    };
+}
+
+static bool fork_set(const ForkSettings *s, Error **errp)
+{
+    MigrationCapabilityStatus states[] = {
+        { MIGRATION_CAPABILITY_MAPPED_RAM, s->mapped_ram },
+        { MIGRATION_CAPABILITY_PAUSE_BEFORE_SWITCHOVER, s->pause },
+    };
+    MigrationCapabilityStatusList second = { NULL, &states[1] };
+    MigrationCapabilityStatusList first = { &second, &states[0] };
+    MigrateSetParameters p = {
+        .has_max_bandwidth = true, .max_bandwidth = s->max_bandwidth,
+        .has_downtime_limit = true, .downtime_limit = s->downtime,
+    };
+    ERRP_GUARD();
+
+    qmp_migrate_set_capabilities(&first, errp);
+    if (!*errp) {
+        qmp_migrate_set_parameters(&p, errp);
+    }
+    return !*errp;
+}
+
+/* Settings that the user has changed meanwhile stay */
+static bool fork_set_back(const ForkSettings *before, Error **errp)
+{
+    const ForkSettings *ours = &fork_settings;
+    ForkSettings s = fork_get_settings();
+
+    s.mapped_ram = before->mapped_ram;
+    s.pause = before->pause;
+    if (s.max_bandwidth == ours->max_bandwidth) {
+        s.max_bandwidth = before->max_bandwidth;
+    }
+    if (s.downtime == ours->downtime) {
+        s.downtime = before->downtime;
+    }
+    return fork_set(&s, errp);
+}
+
+static void fork_begin(ForkJob *f)
+{
+    g_autofree char *uri = g_strdup_printf("file:%s", f->file);
+
+    if (migrate_mode() != MIG_MODE_NORMAL || migrate_ignore_shared()) {
+        error_setg(&f->err, "RAM would not be in the file: set the migration "
+                   "mode to normal, and x-ignore-shared to off");
+        return;
+    }
+    if (!fork_disks_are_able(f->disks, &f->err)) {
+        return;
+    }
+    f->before = fork_get_settings();
+    f->set = true;
+    if (!fork_set(&fork_settings, &f->err)) {
+        return;
+    }
+    f->migrating = true;        /* the migration may fail within the call */
+    qmp_migrate(uri, false, NULL, false, false, false, false, &f->err);
+    f->migrating = !f->err;
+}
+
+static bool fork_waits(const ForkJob *f)
+{
+    return !f->ended && qatomic_read(&migrate_get_current()->state) ==
+                        MIGRATION_STATUS_PRE_SWITCHOVER;
+}
+
+/* The migration waits, with the guest paused and I/O drained */
+static void fork_freeze(ForkJob *f)
+{
+    if (!fork_waits(f)) {
+        return;
+    }
+    f->stopped = get_clock();
+    /* A medium may have been inserted since */
+    if (fork_disks_are_able(f->disks, &f->err) &&
+        fork_disks_freeze(f->disks, &f->err)) {
+        f->frozen = true;
+        qmp_migrate_continue(MIGRATION_STATUS_PRE_SWITCHOVER, &f->err);
+    }
+    if (f->err) {
+        migration_cancel();
+    }
+}
+
+static void fork_cancel(ForkJob *f)
+{
+    if (!f->ended) {
+        migration_cancel();
+    }
+}
+
+/*
+ * As it was when the migration stopped it.  A reset since has left PRELAUNCH;
+ * whatever else it is, somebody wants it so.
+ */
+static void fork_go_on(ForkJob *f, Error **errp)
+{
+    if ((!runstate_check(RUN_STATE_POSTMIGRATE) &&
+         !runstate_check(RUN_STATE_PRELAUNCH)) ||
+        !migration_block_activate(errp)) {
+        return;
+    }
+    if (runstate_check(RUN_STATE_POSTMIGRATE)) {
+        /* Only from this one can all others follow, except for DEBUG */
+        runstate_set(RUN_STATE_FINISH_MIGRATE);
+    }
+    if (runstate_is_live(f->old)) {
+        vm_start();
+    } else if (runstate_check(RUN_STATE_FINISH_MIGRATE)) {
+        runstate_set(f->old == RUN_STATE_DEBUG ? RUN_STATE_PAUSED : f->old);
+    }
+}
+
+/* An error of a migration that is cancelled is one of its file */
+static Error *fork_migration_error(ForkJob *f)
+{
+    MigrationState *s = migrate_get_current();
+    bool cancelled = job_is_cancelled(&f->common) ||
+                     s->state == MIGRATION_STATUS_CANCELLED;
+    Error *err = NULL;
+
+    QEMU_LOCK_GUARD(&s->error_mutex);
+    if (s->error && !cancelled) {
+        return error_copy(s->error);
+    }
+    error_setg(&err, "the migration has been cancelled");
+    return err;
+}
+
+static void fork_remove_file(const ForkJob *f)
+{
+    struct stat st;
+
+    if (!lstat(f->file, &st) && S_ISREG(st.st_mode)) {
+        unlink(f->file);
+    }
+}
+
+static void fork_end(ForkJob *f)
+{
+    bool forked = f->completed && f->frozen && !f->err &&
+                  !job_is_cancelled(&f->common);
+    Error *err = NULL;
+
+    if (f->completed) {
+        fork_go_on(f, &err);
+        trace_ram_reset_fork(f->file, get_clock() - f->stopped);
+    }
+    if (!forked && f->migrating) {
+        f->err = f->err ?: fork_migration_error(f);
+        fork_remove_file(f);
+    }
+    if (err) {
+        error_prepend(&err, "The machine cannot go on: ");
+        error_free(f->err);
+        f->err = err;
+        err = NULL;
+    }
+    if (f->set && !fork_set_back(&f->before, &err)) {
+        error_reportf_err(err, "After a fork, migration settings are not "
+                          "as they were: ");
+    }
+    fork_current = NULL;
+}
+
+static int coroutine_fn fork_run(Job *job, Error **errp)
+{
+    ForkJob *f = container_of(job, ForkJob, common);
+    bool cancelled = false;
+
+    fork_do(f, fork_begin);
+    /* One that is cancelled early ends without an event */
+    while (f->migrating && !f->ended && !ram_reset_migration_is_over()) {
+        if (job_is_cancelled(job) && !f->frozen && !cancelled) {
+            cancelled = true;
+            fork_do(f, fork_cancel);
+        } else if (!f->frozen && !f->err && !cancelled && fork_waits(f)) {
+            fork_do(f, fork_freeze);
+        }
+        /* job_sleep_ns() does not sleep in a cancelled job */
+        qemu_co_sleep_ns(QEMU_CLOCK_REALTIME, POLL_NS);
+    }
+    fork_do(f, fork_end);
+    if (f->err) {
+        error_prepend(&f->err, "The machine cannot be forked: ");
+        error_propagate(errp, g_steal_pointer(&f->err));
+        return -EIO;
+    }
+    return 0;
+}
+
+static void fork_job_free(Job *job)
+{
+    ForkJob *f = container_of(job, ForkJob, common);
+
+    g_free(f->file);
+    qapi_free_RamResetForkDiskList(f->disks);
+}
+
+static const JobDriver fork_job_driver = {
+    .instance_size = sizeof(ForkJob),
+    .job_type = JOB_TYPE_SNAPSHOT_SAVE,
+    .run = fork_run,
+    .free = fork_job_free,
+};
+
+/* At QEMU's end, before others wait for the job */
+static void fork_shutdown(Notifier *n, void *opaque)
+{
+    JOB_LOCK_GUARD();
+
+    if (fork_current) {
+        job_cancel_locked(&fork_current->common, true);
+    }
+}
+
+static void fork_watch(void)
+{
+    static Notifier shutdown = { .notify = fork_shutdown };
+    static NotifierWithReturn migration;
+
+    /* The last notifier that was added is called first */
+    ram_reset_job_context();
+    if (!migration.notify) {
+        qemu_register_shutdown_notifier(&shutdown);
+        migration_add_notifier(&migration, fork_migration_event);
+    }
+}
+
+void qmp_ram_reset_fork(const char *job_id, const char *file,
+                        RamResetForkDiskList *disks, Error **errp)
+{
+    ForkJob *f;
+
+    if (strstr(file, ",offset=")) {
+        error_setg(errp, "'file' must not contain ',offset='");
+        return;
+    }
+    if (fork_current) {
+        error_setg(errp, "Job '%s' forks the machine already",
+                   fork_current->common.id);
+        return;
+    }
+    if (!ram_reset_vm_is_whole(errp)) {
+        return;
+    }
+    fork_watch();
+    f = job_create(job_id, &fork_job_driver, NULL, qemu_get_aio_context(),
+                   JOB_MANUAL_DISMISS, NULL, NULL, errp);
+    if (f) {
+        fork_current = f;
+        f->file = g_strdup(file);
+        f->disks = QAPI_CLONE(RamResetForkDiskList, disks);
+        job_start(&f->common);
+    }
+}
