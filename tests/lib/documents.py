@@ -3,18 +3,21 @@
 Commands that documents tell their reader to type.
 
 A block of code says its language.  Each line of a block of shell is a command
-of a shell, or, with a prompt before it, of QEMU's monitor or of a guest.
+of a shell, or, with a prompt before it, of QEMU's monitor or of a guest.  A
+block of QMP has messages to a QEMU whose options name a socket.
 A block with a caption is a file of that name.
 """
 
+import json
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib import products
 
-SHELL, MONITOR, GUEST = 'shell', '(qemu) ', 'guest# '
+SHELL, MONITOR, GUEST, QMP = 'shell', '(qemu) ', 'guest# ', 'QMP'
 # in a document of libvirt, files of this kind are domains
 XML = 'xml'
 SHOWN = ('none', 'yaml')
@@ -49,6 +52,8 @@ class Block:
     line: int
 
     def commands(self) -> list[Command]:
+        if self.language == QMP:
+            return list(self._messages())
         if self.language != SHELL:
             return []
         found, pending, first = [], '', self.line
@@ -61,6 +66,13 @@ class Block:
                 pending = ''
         assert not pending, f'line {first}: {pending!r} has no end'
         return found
+
+
+    def _messages(self) -> Iterator[Command]:
+        for match in re.finditer(r'^-> (.*?)(?=^-> |\Z)', self.text,
+                                 re.M | re.S):
+            line = self.line + self.text.count('\n', 0, match.start())
+            yield Command(QMP, json.dumps(json.loads(match[1])), line)
 
 
 def is_complete(text: str) -> bool:

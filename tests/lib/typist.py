@@ -6,10 +6,12 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
+import time
 
-from lib.documents import (GUEST, MONITOR, SHELL, XML, SHOWN, Block, Command,
-                           Document)
+from lib.documents import (GUEST, MONITOR, QMP, SHELL, XML, SHOWN, Block,
+                           Command, Document)
 from lib.patience import Limit, patience
 from lib.sandbox import CLONE, PATH
 
@@ -39,6 +41,7 @@ class Terminal:
 
     def __init__(self, enter: list[str]):
         self.at = ''
+        self.began = 0.0        # what has this prompt
         self._text = ''
         words = [*enter, 'env', '-i', 'TERM=dumb', 'HOME=/', f'PATH={PATH}',
                  'LC_ALL=C.UTF-8', 'bash', '--norc', '--noprofile',
@@ -82,7 +85,10 @@ class Terminal:
             self._read(limit.left())
         said = self._text[:match.start()].replace('\r', '')
         status, monitor, _ = match.groups()
-        self.at = SHELL if status else MONITOR if monitor else GUEST
+        before, self.at = self.at, \
+            SHELL if status else MONITOR if monitor else GUEST
+        if before == SHELL != self.at:
+            self.began = time.monotonic()
         if status not in (None, '0'):
             raise Wrong(f'{text} ends with status {status}: {said[-2000:]}')
         return said
@@ -114,6 +120,7 @@ class Typist:
     def __init__(self, enter: list[str]):
         self._enter = enter
         self._terminals: list[Terminal] = []
+        self._socket = ''
         self.run = 0
 
     def __enter__(self) -> 'Typist':
@@ -124,7 +131,9 @@ class Typist:
             terminal.close()
 
     def _terminal(self, prompt: str) -> Terminal:
-        for terminal in reversed(self._terminals):
+        # a terminal that was opened early may have the QEMU that began last
+        for terminal in sorted(self._terminals, key=lambda t: t.began,
+                               reverse=True):
             if terminal.at == prompt:
                 return terminal
         if prompt != SHELL:
@@ -132,7 +141,18 @@ class Typist:
         self._terminals.append(Terminal(self._enter))
         return self._terminals[-1]
 
+    def _say(self, message: str) -> str:
+        """By QMP, to the QEMU that was started last."""
+        python = f'{CLONE}/build/venv/bin/python3'
+        return self._terminal(SHELL).type(shlex.join(
+            [python, f'{CLONE}/tests/lib/say.py', self._socket, message]))
+
     def type(self, command: Command) -> str:
+        if command.prompt == QMP:
+            self.run += 1
+            return self._say(command.text)
+        if match := re.search(r'-qmp unix:([^, ]+)', command.text):
+            self._socket = match[1]
         terminal = self._terminal(command.prompt)
         said = (terminal.type_in_guest if command.prompt == GUEST else
                 terminal.type)(command.text)
@@ -153,7 +173,7 @@ class Typist:
             self._block(document, block)
 
     def _block(self, document: Document, block: Block) -> None:
-        if block.language not in (SHELL, XML, 'ini', *SHOWN):
+        if block.language not in (SHELL, QMP, XML, 'ini', *SHOWN):
             raise Wrong(f'{document.name}:{block.line}: nobody tests code in '
                         f'{block.language or "no language"}')
         for command in block.commands():
