@@ -20,6 +20,7 @@
 #include "system/ram-reset/block/file-lease.h"
 #include "system/ram-reset/block/overlay-map.h"
 #include "system/ram-reset/block/overlay.h"
+#include "system/ram-reset/prim/prim.h"
 #include "system/ram-reset/prim/ranges.h"
 #include "system/ram-reset/prim/trusted-file.h"
 #include "system/ram-reset/template/file-internal.h"
@@ -86,6 +87,7 @@ static int file_copy_paused(int fd)
 
 static void file_broken(int fd)
 {
+    const TemplateFile *f = ram_reset_template();
     int64_t bytes = file_lease_mapped(fd);
     int ret = 0;
 
@@ -102,6 +104,9 @@ static void file_broken(int fd)
         exit(EXIT_FAILURE);
     }
     ram_reset_map_ended(fd);
+    if (f && prim_is_same_file(f->fd, fd)) {
+        ram_reset_template_close();
+    }
     trace_ram_reset_migration_file_copied(bytes);
 }
 
