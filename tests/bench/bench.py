@@ -15,7 +15,7 @@ import report
 from context import Context, clock
 
 SECTIONS = ('region', 'reuse', 'cow', 'unmap', 'loadvm', 'rewind',
-            'vcpus', 'phases', 'cold', 'snapctl', 'libvirt', 'soak')
+            'vcpus', 'phases', 'cold', 'fork', 'snapctl', 'libvirt', 'soak')
 LONG = ('soak',)        # only if they are named
 ROOT = Path(__file__).resolve().parents[2]
 

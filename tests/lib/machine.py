@@ -238,6 +238,10 @@ class Machine:
             raise MachineError(f'no event {name} within '
                                f'{limit:.0f} s') from e
 
+    def events(self) -> list[dict]:
+        """Those that have come, once each."""
+        return self._qmp.get_events()
+
     def hmp(self, line: str) -> str:
         output = self.qmp('human-monitor-command', **{'command-line': line})
         # an error's details are printed before the error
