@@ -23,6 +23,7 @@ from lib.machine import DISK, MachineError
 
 KILLS = 50 if LONG else rounds(10, 3)
 SECONDS = 0.8                   # about the time of a fork
+EMPTY = 200 * 1024            # bytes, at most, of an overlay
 LEAKS_ONLY = 3                  # of qemu-img check
 
 
@@ -86,12 +87,10 @@ def test_killed(tmp_path, tmp_path_factory, rng):
         fork = kill(folder, forks, rng)
         for image in (*folder.glob('*.qcow2'), *forks.glob('*.qcow2')):
             check_image(image)
-        frozen = (forks / 'fork1-1.qcow2').stat().st_size > 200 * 1024
-        child = starts(fork, folder / 'child')
-        assert frozen or not child
-        used += frozen
-        started += child
+        used += any(image.stat().st_size > EMPTY
+                    for image in forks.glob('*.qcow2'))
+        started += starts(fork, folder / 'child')
         restart(folder, forks)
         shutil.rmtree(folder)
-    print(f'{KILLS} kills, {used} with disks in their overlays, and a child of '
+    print(f'{KILLS} kills, {used} after a write to an overlay, a child of '
           f'{started}')

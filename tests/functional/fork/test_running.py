@@ -17,10 +17,12 @@ import pytest
 from lib.effort import rounds
 from lib.forking import INCOMING, JOB, Fork, Forker
 from lib.forks import check_all
+from lib.guests import Linux
 from lib.incoming import mappings
 from lib.io.guest import BOOTED, WrongContent, boot, copy_disks
 from lib.io.ledger import Ledger
-from lib.machine import DISK, MachineError
+from lib.machine import DISK, MIB, MachineError
+from lib.patience import Limit
 
 FORKS = int(os.environ.get('RAM_RESET_FORKS') or rounds(4, 2))
 CROWD = 3
@@ -144,3 +146,27 @@ def test_cancelled(tmp_path, parent, forker, rng):
         guest.compare_disks()
         guest.check_file_systems()
     parent.check_file_systems()
+
+
+def test_identity(tmp_path):
+    """Each child has another ID, and its kernel has been told."""
+    args = ('-cpu', 'qemu64,+rdrand', '-device', 'vmgenid',
+            '-device', f'virtio-blk-pci,drive={DISK}')
+    folder = tmp_path / 'parent'
+    folder.mkdir()
+    told = "dmesg | grep -c 'due to virtual machine fork'; true"
+    with Linux(folder, accel='tcg', ram=128 * MIB, args=args) as guest:
+        fork = Forker(guest, tmp_path / 'forks', {DISK: guest.disk}).fork()
+        assert guest.run(told) == '0'
+        ids = {guest.qmp('query-vm-generation-id')['guid']}
+    for n in range(2):
+        folder = tmp_path / f'child{n}'
+        fork.make_disks(folder)
+        with Linux(folder, accel='tcg', ram=128 * MIB, strategy='auto',
+                   args=(*args, *INCOMING), boot_timeout=0) as guest:
+            fork.enter(guest)
+            limit = Limit(60)
+            while guest.run(told) != '1':
+                assert not limit.over()
+            ids.add(guest.qmp('query-vm-generation-id')['guid'])
+    assert len(ids) == 3
