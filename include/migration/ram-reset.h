@@ -75,13 +75,13 @@ void ram_reset_vcpus_stop(RunState state);
 void ram_reset_vcpu_stop_current(void (*function)(void *opaque), void *opaque);
 
 /*
- * load_snapshot() calls these functions in this order, with the BQL held.  All
- * loads (HMP loadvm, QMP snapshot-load, -loadvm, snapctl) call it.  Without a
- * ram-reset object, the functions do little more than to record times.
+ * load_snapshot() calls these functions in this order, with the BQL held, for
+ * all loads.  Without a ram-reset object, they do little but to record times.
  */
 
 /**
- * ram_reset_all_have: bdrv_all_has_snapshot() that knows inherited snapshots
+ * ram_reset_all_have: bdrv_all_has_snapshot() that knows inherited snapshots,
+ * and refuses a load while a migration is running
  */
 int ram_reset_all_have(const char *name, bool has_devices, strList *devices,
                        Error **errp);

@@ -42,8 +42,6 @@ static bool check_migration_state(Error **errp)
         (incoming != MIGRATION_STATUS_NONE &&
          incoming != MIGRATION_STATUS_COMPLETED)) {
         reason = "an incoming migration has not completed";
-    } else if (migration_is_running()) {
-        reason = "a migration is running, wait for its end or cancel it";
     } else if (migrate_multifd()) {
         reason = "migration capability 'multifd' is on, set it to off";
     } else if (migrate_postcopy_ram()) {

@@ -106,8 +106,25 @@ bool fork_disks_are_able(const RamResetForkDiskList *disks, Error **errp)
     return true;
 }
 
+/* The transaction does not tell */
+static bool fork_disks_are_frozen(const RamResetForkDiskList *disks,
+                                  Error **errp)
+{
+    for (; disks; disks = disks->next) {
+        BlockDriverState *bs = bdrv_find_node(disks->value->node);
+
+        if (bs && !bdrv_is_read_only(bs)) {
+            error_setg(errp, "Disk '%s' has its overlay, but cannot be made "
+                       "read-only", disks->value->node);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool fork_disks_freeze(const RamResetForkDiskList *disks, Error **errp)
 {
+    const RamResetForkDiskList *all = disks;
     g_autoptr(TransactionActionList) actions = NULL;
     ERRP_GUARD();
 
@@ -124,5 +141,5 @@ bool fork_disks_freeze(const RamResetForkDiskList *disks, Error **errp)
     if (actions) {
         qmp_transaction(actions, NULL, errp);
     }
-    return !*errp;
+    return !*errp && fork_disks_are_frozen(all, errp);
 }

@@ -15,8 +15,8 @@
  * fork_disks_are_able: whether each disk that the guest can write to is in
  * @disks, and can get its overlay.
  *
- * fork_disks_freeze: gives all of them their overlays, or none.  The guest is
- * paused.
+ * fork_disks_freeze: gives all of them their overlays, or none, and makes the
+ * disks read-only.  The guest is paused.
  */
 bool fork_disks_are_able(const RamResetForkDiskList *disks, Error **errp);
 bool fork_disks_freeze(const RamResetForkDiskList *disks, Error **errp);

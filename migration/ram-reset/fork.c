@@ -47,7 +47,7 @@ typedef void ForkStep(ForkJob *job);
 
 struct ForkJob {
     Job common;
-    char *file;
+    char *file, *part;          /* @part becomes @file when all is well */
     RamResetForkDiskList *disks;
 
     ForkSettings before;        /* the user's */
@@ -146,16 +146,41 @@ static bool fork_set_back(const ForkSettings *before, Error **errp)
     return fork_set(&s, errp);
 }
 
+static void fork_remove_part(const ForkJob *f)
+{
+    struct stat st;
+
+    if (!lstat(f->part, &st) && S_ISREG(st.st_mode)) {
+        unlink(f->part);
+    }
+}
+
+/* QEMU itself refuses others together with mapped-ram */
+static bool fork_is_able(Error **errp)
+{
+    const char *capability = migrate_ignore_shared() ? "x-ignore-shared"
+                             : migrate_return_path() ? "return-path"
+                             : migrate_colo() ? "x-colo" : NULL;
+
+    if (migration_is_running() || runstate_check(RUN_STATE_INMIGRATE)) {
+        error_setg(errp, "a migration is running, wait for its end");
+    } else if (capability) {
+        error_setg(errp, "migration capability '%s' is on, set it to off",
+                   capability);
+    } else if (migrate_mode() != MIG_MODE_NORMAL) {
+        error_setg(errp, "the migration mode is %s, set it to normal",
+                   MigMode_str(migrate_mode()));
+    } else {
+        return true;
+    }
+    return false;
+}
+
 static void fork_begin(ForkJob *f)
 {
-    g_autofree char *uri = g_strdup_printf("file:%s", f->file);
+    g_autofree char *uri = g_strdup_printf("file:%s", f->part);
 
-    if (migrate_mode() != MIG_MODE_NORMAL || migrate_ignore_shared()) {
-        error_setg(&f->err, "RAM would not be in the file: set the migration "
-                   "mode to normal, and x-ignore-shared to off");
-        return;
-    }
-    if (!fork_disks_are_able(f->disks, &f->err)) {
+    if (!fork_is_able(&f->err) || !fork_disks_are_able(f->disks, &f->err)) {
         return;
     }
     f->before = fork_get_settings();
@@ -163,6 +188,7 @@ static void fork_begin(ForkJob *f)
     if (!fork_set(&fork_settings, &f->err)) {
         return;
     }
+    fork_remove_part(f);        /* of a QEMU that was killed */
     f->migrating = true;        /* the migration may fail within the call */
     qmp_migrate(uri, false, NULL, false, false, false, false, &f->err);
     f->migrating = !f->err;
@@ -177,13 +203,19 @@ static bool fork_waits(const ForkJob *f)
 /* The migration waits, with the guest paused and I/O drained */
 static void fork_freeze(ForkJob *f)
 {
+    MigrationState *s = migrate_get_current();
+
     if (!fork_waits(f)) {
         return;
     }
     f->stopped = get_clock();
-    /* A medium may have been inserted since */
-    if (fork_disks_are_able(f->disks, &f->err) &&
-        fork_disks_freeze(f->disks, &f->err)) {
+    if (s->vm_old_state == RUN_STATE_DEBUG) {
+        s->vm_old_state = RUN_STATE_PAUSED;     /* no way leads back to DEBUG */
+    }
+    if (!runstate_check(RUN_STATE_FINISH_MIGRATE)) {
+        error_setg(&f->err, "the migration has not paused the guest");
+    } else if (fork_disks_are_able(f->disks, &f->err) &&    /* still */
+               fork_disks_freeze(f->disks, &f->err)) {
         f->frozen = true;
         qmp_migrate_continue(MIGRATION_STATUS_PRE_SWITCHOVER, &f->err);
     }
@@ -211,13 +243,13 @@ static void fork_go_on(ForkJob *f, Error **errp)
         return;
     }
     if (runstate_check(RUN_STATE_POSTMIGRATE)) {
-        /* Only from this one can all others follow, except for DEBUG */
+        /* Only from this one can all others follow */
         runstate_set(RUN_STATE_FINISH_MIGRATE);
     }
     if (runstate_is_live(f->old)) {
         vm_start();
     } else if (runstate_check(RUN_STATE_FINISH_MIGRATE)) {
-        runstate_set(f->old == RUN_STATE_DEBUG ? RUN_STATE_PAUSED : f->old);
+        runstate_set(f->old);
     }
 }
 
@@ -233,38 +265,40 @@ static Error *fork_migration_error(ForkJob *f)
     if (s->error && !cancelled) {
         return error_copy(s->error);
     }
-    error_setg(&err, "the migration has been cancelled");
+    error_setg(&err, f->completed ? "somebody else has continued the migration"
+                                  : "the migration has been cancelled");
     return err;
 }
 
-static void fork_remove_file(const ForkJob *f)
+static void fork_finish(ForkJob *f)
 {
-    struct stat st;
-
-    if (!lstat(f->file, &st) && S_ISREG(st.st_mode)) {
-        unlink(f->file);
-    }
-}
-
-static void fork_end(ForkJob *f)
-{
-    bool forked = f->completed && f->frozen && !f->err &&
-                  !job_is_cancelled(&f->common);
     Error *err = NULL;
 
     if (f->completed) {
         fork_go_on(f, &err);
         trace_ram_reset_fork(f->file, get_clock() - f->stopped);
     }
-    if (!forked && f->migrating) {
-        f->err = f->err ?: fork_migration_error(f);
-        fork_remove_file(f);
-    }
     if (err) {
-        error_prepend(&err, "The machine cannot go on: ");
-        error_free(f->err);
-        f->err = err;
-        err = NULL;
+        error_prepend(&err, "the machine cannot go on: ");
+    } else if (!f->completed || !f->frozen) {
+        err = fork_migration_error(f);
+    } else if (!f->err && rename(f->part, f->file) < 0) {
+        error_setg_errno(&err, errno, "'%s' cannot become '%s'", f->part,
+                         f->file);
+    }
+    f->err = f->err ?: g_steal_pointer(&err);
+    error_free(err);
+    if (f->err) {
+        fork_remove_part(f);
+    }
+}
+
+static void fork_end(ForkJob *f)
+{
+    Error *err = NULL;
+
+    if (f->migrating) {
+        fork_finish(f);
     }
     if (f->set && !fork_set_back(&f->before, &err)) {
         error_reportf_err(err, "After a fork, migration settings are not "
@@ -304,13 +338,23 @@ static void fork_job_free(Job *job)
     ForkJob *f = container_of(job, ForkJob, common);
 
     g_free(f->file);
+    g_free(f->part);
     qapi_free_RamResetForkDiskList(f->disks);
+}
+
+/* When disks have their overlays, the fork is all but made */
+static bool fork_job_cancel(Job *job, bool force)
+{
+    ForkJob *f = container_of(job, ForkJob, common);
+
+    return f == fork_current && !f->frozen;
 }
 
 static const JobDriver fork_job_driver = {
     .instance_size = sizeof(ForkJob),
     .job_type = JOB_TYPE_SNAPSHOT_SAVE,
     .run = fork_run,
+    .cancel = fork_job_cancel,
     .free = fork_job_free,
 };
 
@@ -327,13 +371,18 @@ static void fork_shutdown(Notifier *n, void *opaque)
 static void fork_watch(void)
 {
     static Notifier shutdown = { .notify = fork_shutdown };
-    static NotifierWithReturn migration;
+    static NotifierWithReturn migration[MIG_MODE__MAX];
 
     /* The last notifier that was added is called first */
     ram_reset_job_context();
-    if (!migration.notify) {
-        qemu_register_shutdown_notifier(&shutdown);
-        migration_add_notifier(&migration, fork_migration_event);
+    if (shutdown.node.le_prev) {
+        return;
+    }
+    qemu_register_shutdown_notifier(&shutdown);
+    /* The user may set another mode meanwhile */
+    for (MigMode mode = 0; mode < MIG_MODE__MAX; mode++) {
+        migration_add_notifier_mode(&migration[mode], fork_migration_event,
+                                    mode);
     }
 }
 
@@ -360,6 +409,7 @@ void qmp_ram_reset_fork(const char *job_id, const char *file,
     if (f) {
         fork_current = f;
         f->file = g_strdup(file);
+        f->part = g_strdup_printf("%s.part", file);
         f->disks = QAPI_CLONE(RamResetForkDiskList, disks);
         job_start(&f->common);
     }

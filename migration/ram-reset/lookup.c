@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "block/block.h"
+#include "migration/misc.h"
 #include "system/ram-reset-at-snapshot.h"
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/disk-snapshots.h"
@@ -58,8 +59,8 @@ static int disk_has(BlockDriverState *bs, const char *name, Error **errp)
     return -1;
 }
 
-int ram_reset_all_have(const char *name, bool has_devices, strList *devices,
-                       Error **errp)
+static int lookup_in_all(const char *name, bool has_devices, strList *devices,
+                         Error **errp)
 {
     int ret = bdrv_all_has_snapshot(name, has_devices, devices, errp);
     g_autoptr(GPtrArray) disks = NULL;
@@ -73,4 +74,21 @@ int ram_reset_all_have(const char *name, bool has_devices, strList *devices,
         ret = disk_has(g_ptr_array_index(disks, i), name, errp);
     }
     return ret;
+}
+
+int ram_reset_all_have(const char *name, bool has_devices, strList *devices,
+                       Error **errp)
+{
+    if (migration_is_running()) {
+        /* QEMU finds that, too, but when disks have been reverted */
+        error_setg(errp, "Nothing has been changed: a migration is running, "
+                   "wait for its end or cancel it");
+        return -1;
+    }
+    return lookup_in_all(name, has_devices, devices, errp);
+}
+
+bool ram_reset_exists(const char *name)
+{
+    return lookup_in_all(name, false, NULL, NULL) == 1;
 }

@@ -46,7 +46,7 @@ static void pin_explain(const char *tag, Error **errp)
     if (!ram_reset_rewind_wanted()) {
         error_setg(errp, "Snapshot '%s' cannot be pinned: no object has "
                    "rewind=on", tag);
-    } else if (ram_reset_all_have(tag, false, NULL, NULL) == 1) {
+    } else if (ram_reset_exists(tag)) {
         error_setg(errp, "QEMU has no copy of the RAM of snapshot '%s': load "
                    "the snapshot first", tag);
     } else {

@@ -233,4 +233,7 @@ char *ram_reset_snapshot_identity(RamResetSnapshot *s, BlockDriverState *bs,
  */
 char *ram_reset_template_identity(RamResetSnapshot *s, BlockDriverState *bs);
 
+/** ram_reset_exists: whether all disks have snapshot @name; BQL held */
+bool ram_reset_exists(const char *name);
+
 #endif

@@ -8,6 +8,7 @@ it was, or ends; a refused fork leaves no trace.
 
 import contextlib
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from lib.dma import QtestMachine
 from lib.effort import rounds
 from lib.forking import INCOMING, JOB, Fork, Forker
 from lib.forks import check_all
-from lib.machine import DISK, MIB, PAGE, MachineError, run_quietly
+from lib.machine import (
+    DISK, MIB, PAGE, Machine, MachineError, run_quietly)
+from lib.migrating import set_capabilities
 from lib.patience import Limit
 
 RAM = 192 * MIB
@@ -104,14 +107,19 @@ def child(fork: Fork, folder: Path, *args: str):
     check_all(folder)
 
 
-def hold(guest: Forked) -> None:
+def hold(guest: Machine) -> None:
     """The job's migration does not end, since it is slow."""
     guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1})
     assert guest.qmp('query-migrate')['status'] in ('setup', 'active')
 
 
-def let_go(guest: Forked) -> None:
+def let_go(guest: Machine) -> None:
     guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1 << 40})
+
+
+def left(fork: Fork) -> list[Path]:
+    """Files of a fork, finished or not."""
+    return list(fork.state.parent.glob(f'{fork.state.name}*'))
 
 
 def assert_forks(guest: Forked, forker: Forker, folder: Path) -> None:
@@ -194,11 +202,10 @@ def test_cancelled(tmp_path, parent, forker, how):
     before, tops = parent.settings(), parent.tops()
     fork = forker.begin()
     hold(parent)
-    assert fork.state.exists()
     parent.qmp(how, **({'id': JOB} if how == 'job-cancel' else {}))
     with pytest.raises(MachineError, match='cancel'):
         forker.end()
-    assert not fork.state.exists()
+    assert not left(fork)
     assert parent.qmp('query-status')['status'] == 'running'
     assert parent.tops() == tops
     parent.qmp('migrate-set-parameters', **{
@@ -229,6 +236,7 @@ def test_quit(tmp_path, how, rng):
             assert guest.process.returncode == 0
             assert 'rror' not in guest.log()
         check_all(tmp_path / f'forks{n}')
+        assert not [*(tmp_path / f'forks{n}').glob('*.part')]
 
 
 def test_two_at_once(tmp_path, parent, forker):
@@ -261,7 +269,7 @@ def test_medium_inserted_meanwhile(tmp_path, parent, forker):
     let_go(parent)
     with pytest.raises(MachineError, match="no overlay for disk .*'stick'"):
         forker.end()
-    assert not fork.state.exists()
+    assert not left(fork)
     assert parent.tops() == {**tops, 'stick': 'stick'}
     assert parent.qmp('query-status')['status'] == 'running'
     parent.qmp('blockdev-remove-medium', id='stick')
@@ -301,9 +309,17 @@ def other_overlay(file, **options):
     return change
 
 
-def ram_is_shared(guest: Forked, _) -> None:
-    guest.qmp('migrate-set-capabilities', capabilities=[
-        {'capability': 'x-ignore-shared', 'state': True}])
+def set_mode(guest: Forked, mode: str) -> None:
+    guest.qmp('migrate-set-parameters', mode=mode)
+
+
+def capability(name: str, *more: str) -> tuple:
+    def change(guest: Forked, _) -> None:
+        set_capabilities(guest, name, *more)
+
+    def undo(guest: Forked) -> None:
+        set_capabilities(guest, name, *more, state=False)
+    return change, undo
 
 
 # By reason: a change of the machine or of the disks named, and how it is undone
@@ -328,14 +344,14 @@ REFUSALS = {
     'has a filter|An export or a block job': (
         lambda guest, disks: mirror(guest),
         lambda guest: guest.qmp('block-job-cancel', device='mirror')),
-    'set the migration mode to normal, and x-ignore-shared to off': (
-        ram_is_shared, lambda guest: guest.qmp(
-            'migrate-set-capabilities', capabilities=[
-                {'capability': 'x-ignore-shared', 'state': False}])),
+    "'x-ignore-shared' is on": capability('x-ignore-shared'),
+    "'return-path' is on": capability('return-path', 'switchover-ack'),
+    "'x-colo' is on": capability('x-colo'),
+    'mode is cpr-reboot, set it to normal': (
+        lambda guest, _: set_mode(guest, 'cpr-reboot'),
+        lambda guest: set_mode(guest, 'normal')),
 }
 
-
-LATE = 'already in use', "Node 'data' is busy"
 
 
 @pytest.mark.parametrize('why', REFUSALS)
@@ -349,9 +365,8 @@ def test_refused(tmp_path, parent, forker, why):
     forker.begin(disks=disks, file=str(file))
     with pytest.raises(MachineError, match=why):
         forker.end()
-    # QEMU finds some only when it is to use the overlays
-    assert not file.exists() if why in LATE else \
-        file.read_text() == 'of the user'
+    assert file.read_text() == 'of the user'
+    assert not [*tmp_path.glob('*.part')]
     assert parent.qmp('query-status')['status'] == 'running'
     assert parent.settings() == before
     assert parent.tops() == tops
@@ -386,15 +401,101 @@ def test_filter(tmp_path, kind):
 
 
 @pytest.mark.parametrize('file, why', (
-    ('nowhere/file', 'No such file'), ('a,offset=4096', "must not contain"),
-    ('link', 'cannot be forked')))
+    ('nowhere/file', 'No such file'), ('a,offset=4096', 'must not contain'),
+    ('full', 'failed to truncate'), ('folder', 'cannot become')))
 def test_file(tmp_path, parent, forker, file, why):
-    """A special file is not removed."""
+    """What is there and is no file stays."""
     before = parent.settings()
-    (tmp_path / 'link').symlink_to('/dev/full')
+    (tmp_path / 'folder').mkdir()
+    (tmp_path / 'full.part').symlink_to('/dev/full')
     with pytest.raises(MachineError, match=why):
         forker.begin(file=str(tmp_path / file))
         forker.end()
-    assert (tmp_path / 'link').is_symlink()
+    assert (tmp_path / 'full.part').is_symlink()
+    assert not (tmp_path / 'folder.part').exists()
     assert parent.settings() == before
+    assert parent.qmp('query-status')['status'] == 'running'
     assert_forks(parent, forker, tmp_path / 'child')
+
+
+def test_same_file_again(tmp_path, parent, forker):
+    """A child maps the old one, and goes on to; what a kill has left goes."""
+    file = tmp_path / 'state'
+    (tmp_path / 'state.part').write_text('unfinished')
+    fork = forker.begin(file=str(file))
+    forker.end()
+    fork.state = file
+    image = parent.sample()
+    with child(fork, tmp_path / 'child') as guest:
+        guest.process.send_signal(signal.SIGSTOP)
+        parent.fill(50)
+        forker.begin(file=str(file))
+        forker.end()
+        guest.process.send_signal(signal.SIGCONT)
+        assert guest.sample() == image
+    assert not (tmp_path / 'state.part').exists()
+
+
+@pytest.mark.parametrize('tag', ('s', 'typo'))
+@pytest.mark.parametrize('how', ('hmp', 'job'))
+def test_load_meanwhile(tmp_path, parent, forker, how, tag):
+    """It is refused, which stops the guest, and the fork goes on."""
+    tops = list(parent.tops().values())
+    parent.snapshot_job('snapshot-save', 's', tops[0], tops)
+    parent.fill(33)
+    image = parent.sample()
+    forker.begin()
+    hold(parent)
+    with pytest.raises(MachineError, match='a migration is running'):
+        if how == 'hmp':
+            parent.hmp(f'loadvm {tag}')
+        else:
+            parent.snapshot_job('snapshot-load', tag, tops[0], tops)
+    let_go(parent)
+    forker.end()
+    assert parent.sample() == image
+    parent.cont()
+    assert_forks(parent, forker, tmp_path / 'child')
+
+
+def test_mode_changes_meanwhile(tmp_path, parent, forker):
+    """In mode cpr-reboot the guest runs when disks would get overlays."""
+    tops = parent.tops()
+    fork = forker.begin()
+    hold(parent)
+    set_mode(parent, 'cpr-reboot')
+    let_go(parent)
+    with pytest.raises(MachineError, match='has not paused the guest'):
+        forker.end()
+    assert parent.qmp('query-status')['status'] == 'running'
+    assert parent.tops() == tops
+    assert not left(fork)
+    set_mode(parent, 'normal')
+    assert_forks(parent, forker, tmp_path / 'child')
+
+
+def test_debugger(tmp_path):
+    """It has stopped the guest, and the fork fails when it is late."""
+    folder, path = tmp_path / 'parent', tmp_path / 'gdb'
+    folder.mkdir()
+    with Machine(folder, accel='tcg', ram=RAM, strategy='auto', args=(
+            '-device', f'virtio-blk-pci,drive={DISK}')) as guest, \
+            socket.socket(socket.AF_UNIX) as debugger:
+        guest.hmp(f'gdbserver unix:{path},server=on,wait=off')
+        debugger.connect(str(path))
+        debugger.sendall(b'+$s#73')
+        limit = Limit(60)
+        while guest.status() != 'debug':
+            assert not limit.over()
+        forker = Forker(guest, tmp_path / 'forks', {DISK: guest.disk})
+        overlay = forker.pairs()
+        forker.begin(disks=overlay)
+        hold(guest)
+        guest.qmp('blockdev-del', **{'node-name': overlay[0]['overlay']})
+        let_go(guest)
+        with pytest.raises(MachineError, match='no block node'):
+            forker.end()
+        assert guest.status() == 'paused'
+        forker.fork()
+        assert guest.status() == 'paused'
+        guest.cont()
