@@ -81,8 +81,9 @@ int ram_reset_all_have(const char *name, bool has_devices, strList *devices,
 {
     if (migration_is_running()) {
         /* QEMU finds that, too, but when disks have been reverted */
-        error_setg(errp, "Nothing has been changed: a migration is running, "
-                   "wait for its end or cancel it");
+        error_setg(errp, "A snapshot cannot be loaded now, nothing has been "
+                   "changed: a migration is running, wait for its end or "
+                   "cancel it");
         return -1;
     }
     return lookup_in_all(name, has_devices, devices, errp);
