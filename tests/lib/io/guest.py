@@ -33,6 +33,8 @@ SMALL, LARGE = RAM_SIZE - 8 * MIB, RAM_SIZE - 4 * MIB
 # How often it has answered, and for how long, until something is stuck
 ANSWERS = 30
 SECOND = 1.0
+# A request that is lost stays so: Linux would repeat it after 30 s
+REQUEST_TIMEOUT = 86400
 
 
 class Stuck(AssertionError):
@@ -95,6 +97,11 @@ class Churning(Linux):
             self.run(f'insmod /lib/{Path(module).name}.ko')
         for device in self.disks.values():
             self.until(f'[ -b {device} ]')
+
+    def keep_requests(self) -> None:
+        """They do not time out, however slow the host is."""
+        self.run('for limit in /sys/block/sd*/device/timeout; do '
+                 f'echo {REQUEST_TIMEOUT} >$limit; done')
 
     def churn(self) -> None:
         for name, device in self.disks.items():
@@ -208,6 +215,7 @@ class Busy(Churning):
     def set_up(self) -> None:
         """Ends when the guest has drivers of its devices."""
         self.load_drivers(products.IO_MODULES)
+        self.keep_requests()
         self.run('ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0')
 
     def chatter(self) -> None:

@@ -65,6 +65,7 @@ class Ledger(Churning):
         self.load_drivers(products.IO_MODULES)
         self.until(f'set -- /sys/block/[sv]d*; [ $# = {len(self.disks)} ]')
         self.run(LINK_DISKS)
+        self.keep_requests()
         for name, device in self.file_systems().items():
             self.run(f'{MKFS} {device} && mkdir -p /mnt/{name} && '
                      f'mount -t ext4 {device} /mnt/{name} && '
