@@ -5,6 +5,7 @@ measured with a number, and limits of waiting are those of lib/patience.py.
 """
 
 import ast
+import itertools
 import os
 import re
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lib import patience
+from lib.io.guest import ANSWERS, SECONDS, Churning, Stuck
 from lib.products import REPO
 
 CLOCKS = {'monotonic', 'monotonic_ns', 'perf_counter', 'perf_counter_ns',
@@ -278,3 +280,42 @@ def test_limit_is_looked_at_once_more(host):
 def test_this_host():
     """The real thing takes no longer than it may."""
     assert 1 <= patience.Host().slowness() <= patience.MOST
+
+
+# lib/io/guest.py: a guest is stuck, or slow
+
+PAUSE = SECONDS / 100
+
+
+def wait(host, states: Iterator[int], pause: float = PAUSE) -> int:
+    """How often it was asked until it had none of @states any more."""
+    asked = 0
+
+    def missing() -> dict[str, object]:
+        nonlocal asked
+        asked += 1
+        host.now += pause
+        return {'disk': state for state in itertools.islice(states, 1)}
+    Churning.wait_for(None, missing)
+    return asked
+
+
+@pytest.mark.parametrize('load, slower', ((0, 1), (8, 4)))
+def test_stuck(host, load, slower):
+    host.load = load
+    begin = host.now
+    with pytest.raises(Stuck, match='^disk: nothing for '):
+        wait(host, itertools.repeat(1))
+    assert host.now - begin == pytest.approx(slower * SECONDS, rel=0.1)
+
+
+def test_stuck_only_if_it_answers(host):
+    assert wait(host, iter([1] * ANSWERS), SECONDS) == ANSWERS + 1
+    with pytest.raises(Stuck):
+        wait(host, itertools.repeat(1), SECONDS)
+
+
+def test_slow_is_not_stuck(host):
+    assert wait(host, (n // 80 for n in range(1000))) == 1001
+    host.load = 4
+    assert wait(host, iter([1] * 150)) == 151

@@ -12,6 +12,7 @@ from lib import products
 from lib.guests import Linux
 from lib.io.channels import Channel, Datagrams, Frames, Stream, Tap
 from lib.machine import MIB, run_quietly
+from lib.patience import Limit
 
 RAM_SIZE = 192 * MIB
 DISK_MIB = 2
@@ -30,9 +31,12 @@ NETS = {'cable': Frames, 'user': lambda _: Datagrams(), 'tap': lambda _: Tap()}
 WAYS = {'stock': {},
         'rewind': {'strategy': 'auto', 'options': ',rewind=on,verify=on'}}
 SMALL, LARGE = RAM_SIZE - 8 * MIB, RAM_SIZE - 4 * MIB
-# How often it has answered, and for how long, until something is stuck
+# A guest that answers more often, and for longer (see patience.py), without any
+# progress in something is stuck there.  That is long: a comparison of a disk is
+# 150 requests until there is progress, and a starved guest gets little done
+# between two answers.
 ANSWERS = 30
-SECOND = 1.0
+SECONDS = 10.0
 # A request that is lost stays so: Linux would repeat it after 30 s
 REQUEST_TIMEOUT = 86400
 
@@ -141,19 +145,18 @@ class Churning(Linux):
         nothing more.  A busy host makes all slow: what is stuck gets no
         further while the guest does a lot else.
         """
-        since: dict[str, tuple[object, float, int]] = {}
+        since: dict[str, tuple[object, Limit, int]] = {}
         for answers in itertools.count():
             left = missing()
             if not left:
                 return
-            now = time.monotonic()
             for name, state in left.items():
                 if name not in since or since[name][0] != state:
-                    since[name] = state, now, answers
-                _, begin, first = since[name]
-                if answers > first + ANSWERS and now > begin + SECOND:
-                    raise Stuck(f'{name}: nothing for {now - begin:.1f} s, in '
-                                'which the guest has answered '
+                    since[name] = state, Limit(SECONDS), answers
+                _, limit, first = since[name]
+                if answers > first + ANSWERS and limit.over():
+                    raise Stuck(f'{name}: nothing for {limit.seconds():.0f} s, '
+                                'in which the guest has answered '
                                 f'{answers - first} times')
 
 
