@@ -23,24 +23,12 @@
 #include "system/runstate.h"
 #include "migration/migration.h"
 #include "migration/misc.h"
-#include "migration/options.h"
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/fork-disks.h"
+#include "migration/ram-reset/fork-settings.h"
 #include "system/ram-reset/trace.h"
 
-#define POLL_NS         (1 * SCALE_MS)
-/* The guest stands while pages are written that it has changed lately */
-#define DOWNTIME_MS     10
-
-typedef struct ForkSettings {
-    bool mapped_ram, pause;
-    uint64_t max_bandwidth, downtime;
-} ForkSettings;
-
-static const ForkSettings fork_settings = {
-    .mapped_ram = true, .pause = true,
-    .max_bandwidth = SIZE_MAX, .downtime = DOWNTIME_MS,
-};
+#define POLL_NS (1 * SCALE_MS)
 
 typedef struct ForkJob ForkJob;
 typedef void ForkStep(ForkJob *job);
@@ -97,55 +85,6 @@ static void coroutine_fn fork_do(ForkJob *f, ForkStep *step)
     qemu_coroutine_yield();
 }
 
-static ForkSettings fork_get_settings(void)
-{
-    const MigrationParameters *p = &migrate_get_current()->parameters;
-
-    return (ForkSettings) {
-        .mapped_ram = migrate_mapped_ram(),
-        .pause = migrate_pause_before_switchover(),
-        .max_bandwidth = p->max_bandwidth, .downtime = p->downtime_limit,
-    };
-}
-
-static bool fork_set(const ForkSettings *s, Error **errp)
-{
-    MigrationCapabilityStatus states[] = {
-        { MIGRATION_CAPABILITY_MAPPED_RAM, s->mapped_ram },
-        { MIGRATION_CAPABILITY_PAUSE_BEFORE_SWITCHOVER, s->pause },
-    };
-    MigrationCapabilityStatusList second = { NULL, &states[1] };
-    MigrationCapabilityStatusList first = { &second, &states[0] };
-    MigrateSetParameters p = {
-        .has_max_bandwidth = true, .max_bandwidth = s->max_bandwidth,
-        .has_downtime_limit = true, .downtime_limit = s->downtime,
-    };
-    ERRP_GUARD();
-
-    qmp_migrate_set_capabilities(&first, errp);
-    if (!*errp) {
-        qmp_migrate_set_parameters(&p, errp);
-    }
-    return !*errp;
-}
-
-/* Settings that the user has changed meanwhile stay */
-static bool fork_set_back(const ForkSettings *before, Error **errp)
-{
-    const ForkSettings *ours = &fork_settings;
-    ForkSettings s = fork_get_settings();
-
-    s.mapped_ram = before->mapped_ram;
-    s.pause = before->pause;
-    if (s.max_bandwidth == ours->max_bandwidth) {
-        s.max_bandwidth = before->max_bandwidth;
-    }
-    if (s.downtime == ours->downtime) {
-        s.downtime = before->downtime;
-    }
-    return fork_set(&s, errp);
-}
-
 static void fork_remove_part(const ForkJob *f)
 {
     struct stat st;
@@ -155,37 +94,17 @@ static void fork_remove_part(const ForkJob *f)
     }
 }
 
-/* QEMU itself refuses others together with mapped-ram */
-static bool fork_is_able(Error **errp)
-{
-    const char *capability = migrate_ignore_shared() ? "x-ignore-shared"
-                             : migrate_return_path() ? "return-path"
-                             : migrate_colo() ? "x-colo" : NULL;
-
-    if (migration_is_running() || runstate_check(RUN_STATE_INMIGRATE)) {
-        error_setg(errp, "a migration is running, wait for its end");
-    } else if (capability) {
-        error_setg(errp, "migration capability '%s' is on, set it to off",
-                   capability);
-    } else if (migrate_mode() != MIG_MODE_NORMAL) {
-        error_setg(errp, "the migration mode is %s, set it to normal",
-                   MigMode_str(migrate_mode()));
-    } else {
-        return true;
-    }
-    return false;
-}
-
 static void fork_begin(ForkJob *f)
 {
     g_autofree char *uri = g_strdup_printf("file:%s", f->part);
 
-    if (!fork_is_able(&f->err) || !fork_disks_are_able(f->disks, &f->err)) {
+    if (!fork_settings_are_able(&f->err) ||
+        !fork_disks_are_able(f->disks, &f->err)) {
         return;
     }
-    f->before = fork_get_settings();
+    f->before = fork_settings_get();
     f->set = true;
-    if (!fork_set(&fork_settings, &f->err)) {
+    if (!fork_settings_set(&f->err)) {
         return;
     }
     fork_remove_part(f);        /* of a QEMU that was killed */
@@ -300,7 +219,7 @@ static void fork_end(ForkJob *f)
     if (f->migrating) {
         fork_finish(f);
     }
-    if (f->set && !fork_set_back(&f->before, &err)) {
+    if (f->set && !fork_settings_set_back(&f->before, &err)) {
         error_reportf_err(err, "After a fork, migration settings are not "
                           "as they were: ");
     }

@@ -1,145 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
 The job that forks a machine: whatever happens meanwhile, the machine goes on as
-it was, or ends; a refused fork leaves no trace.
+it was, or ends.
 """
 
 # Takes: 40 s
 
-import contextlib
 import signal
 import socket
 import time
-from pathlib import Path
 
 import pytest
 
 from lib import products
-from lib.dma import QtestMachine
 from lib.effort import rounds
-from lib.forking import INCOMING, JOB, Fork, Forker
+from lib.forked import (RAM, Forked, assert_forks, child, hold, left, let_go,
+                        new_forker, set_mode)
+from lib.forking import JOB, Forker
 from lib.forks import check_all
-from lib.machine import (
-    DISK, MIB, PAGE, Machine, MachineError, run_quietly)
-from lib.migrating import set_capabilities
+from lib.machine import DISK, MIB, PAGE, Machine, MachineError, run_quietly
 from lib.patience import Limit
-
-RAM = 192 * MIB
-FULL = 160 * MIB                # takes a while to be written
-DATA = 'data'                   # a disk, too
-PM_BASE = 0xb000
-
-
-class Forked(QtestMachine):
-    """With two disks and two drives without a medium."""
-
-    def __init__(self, folder: Path, *args: str, **kwargs):
-        folder.mkdir(exist_ok=True)
-        self.data = folder / f'{DATA}.qcow2'
-        if not self.data.exists():
-            run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2',
-                        self.data, '1M')
-        super().__init__(folder, ram=RAM, strategy='auto', args=(
-            '-blockdev', f'driver=qcow2,node-name={DATA},file.driver=file,'
-                         f'file.filename={self.data}',
-            '-device', f'virtio-blk-pci,share-rw=on,drive={DISK}',
-            '-device', f'virtio-blk-pci,share-rw=on,drive={DATA}',
-            '-device', 'virtio-scsi-pci', '-device', 'scsi-cd,id=cd',
-            '-drive', 'if=none,id=empty',
-            '-device', 'scsi-hd,drive=empty,id=stick,removable=on', *args),
-            **kwargs)
-
-    def fill(self, byte: int = 1) -> None:
-        for at in range(2 * MIB, FULL, MIB):
-            self.qtest.ask(f'memset {at:#x} {MIB:#x} {byte + at // MIB % 99}')
-
-    def sample(self) -> list[str]:
-        return self.qtest.ask_all([f'read {at:#x} 16'
-                                   for at in range(2 * MIB, FULL, MIB)])
-
-    def write(self, node: str, byte: int) -> None:
-        assert self.hmp(f'qemu-io {node} "write -P {byte} 0 64k"') == ''
-
-    def has(self, node: str, byte: int) -> bool:
-        before = self.log().count('verification failed')
-        self.hmp(f'qemu-io {node} "read -P {byte} 0 64k"')
-        return self.log().count('verification failed') == before
-
-    def suspend(self) -> None:
-        """What firmware and an operating system do."""
-        for register, value in (0x40, PM_BASE | 1), (0x80, 1):
-            self.qtest.out('l', 0xcf8, 0x80000b00 | register)
-            self.qtest.out('l', 0xcfc, value)
-        self.qtest.out('w', PM_BASE + 4, 1 << 13 | 1 << 10)
-
-    def settings(self) -> tuple:
-        return (self.qmp('query-migrate-capabilities'),
-                self.qmp('query-migrate-parameters'))
-
-    def tops(self) -> dict[str, str]:
-        """The nodes to which devices write."""
-        return {device['qdev']: device['inserted']['node-name'] for device in
-                self.qmp('query-block') if 'inserted' in device}
-
-
-@pytest.fixture
-def parent(tmp_path):
-    with Forked(tmp_path / 'parent') as guest:
-        guest.fill()
-        yield guest
-
-
-def new_forker(guest: Forked, folder: Path) -> Forker:
-    return Forker(guest, folder, {DISK: guest.disk, DATA: guest.data})
-
-
-@pytest.fixture
-def forker(tmp_path, parent) -> Forker:
-    return new_forker(parent, tmp_path / 'forks')
-
-
-@contextlib.contextmanager
-def child(fork: Fork, folder: Path, *args: str):
-    fork.make_disks(folder)
-    with Forked(folder, *INCOMING, *args) as guest:
-        fork.enter(guest)
-        yield guest
-    check_all(folder)
-
-
-def hold(guest: Machine) -> None:
-    """The job's migration does not end, since it is slow."""
-    guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1})
-    assert guest.qmp('query-migrate')['status'] in ('setup', 'active')
-
-
-def let_go(guest: Machine) -> None:
-    guest.qmp('migrate-set-parameters', **{'max-bandwidth': 1 << 40})
-
-
-def left(fork: Fork) -> list[Path]:
-    """Files of a fork, finished or not."""
-    return list(fork.state.parent.glob(f'{fork.state.name}*'))
-
-
-def assert_forks(guest: Forked, forker: Forker, folder: Path) -> None:
-    """The machine can be forked, and its child is what it was."""
-    nodes = list(guest.tops().values())
-    for node in nodes:
-        guest.write(node, 0x11)
-    status = guest.qmp('query-status')['status']
-    image = guest.sample()
-    fork = forker.fork()
-    assert guest.qmp('query-status')['status'] == status
-    assert guest.sample() == image
-    for node in guest.tops().values():
-        assert node not in nodes and guest.has(node, 0x11)
-        guest.write(node, 0x22)
-    guest.qtest.ask(f'memset {2 * MIB:#x} {PAGE:#x} 0xff')
-    with child(fork, folder) as other:
-        assert other.sample() == image
-        for node in other.tops().values():
-            assert other.has(node, 0x11)
 
 
 def become(guest: Forked, status: str) -> None:
@@ -273,148 +153,6 @@ def test_medium_inserted_meanwhile(tmp_path, parent, forker):
     assert parent.tops() == {**tops, 'stick': 'stick'}
     assert parent.qmp('query-status')['status'] == 'running'
     parent.qmp('blockdev-remove-medium', id='stick')
-    assert_forks(parent, forker, tmp_path / 'child')
-
-
-def node(guest: Forked, file: Path, name: str = 'other', **options) -> str:
-    guest.qmp('blockdev-add', **{
-        'driver': 'qcow2', 'node-name': name, 'backing': None,
-        'file': {'driver': 'file', 'filename': str(file)}, **options})
-    return name
-
-
-def new_image(guest: Forked, size: str) -> Path:
-    file = guest.workdir / 'other.qcow2'
-    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', file, size)
-    return file
-
-
-def export(guest: Forked) -> None:
-    guest.qmp('nbd-server-start', addr={
-        'type': 'unix', 'data': {'path': str(guest.workdir / 'nbd')}})
-    guest.qmp('block-export-add', **{
-        'type': 'nbd', 'id': 'nbd', 'node-name': DATA, 'writable': True})
-
-
-def mirror(guest: Forked) -> None:
-    target = node(guest, new_image(guest, '1M'))
-    guest.qmp('blockdev-mirror', **{
-        'job-id': 'mirror', 'device': DATA, 'target': target, 'sync': 'full'})
-    guest.event('BLOCK_JOB_READY')
-
-
-def other_overlay(file, **options):
-    def change(guest: Forked, disks: list) -> None:
-        disks[1]['overlay'] = node(guest, file(guest), **options)
-    return change
-
-
-def set_mode(guest: Forked, mode: str) -> None:
-    guest.qmp('migrate-set-parameters', mode=mode)
-
-
-def capability(name: str, *more: str) -> tuple:
-    def change(guest: Forked, _) -> None:
-        set_capabilities(guest, name, *more)
-
-    def undo(guest: Forked) -> None:
-        set_capabilities(guest, name, *more, state=False)
-    return change, undo
-
-
-# By reason: a change of the machine or of the disks named, and how it is undone
-REFUSALS = {
-    "no overlay for disk .*'data'": (lambda guest, disks: disks.pop(), None),
-    "no block node 'nobody'": (
-        lambda guest, disks: disks[1].update(overlay='nobody'), None),
-    "no block node 'nowhere'": (
-        lambda guest, disks: disks.append({'node': 'nowhere', 'overlay': DISK}),
-        None),
-    'does not have the 1048576 bytes': (
-        other_overlay(lambda guest: new_image(guest, '2M')), None),
-    'already in use': (
-        lambda guest, disks: disks[1].update(overlay=DATA), None),
-    "Node 'data' is busy": (
-        lambda guest, disks: disks[1].update(overlay=node(
-            guest, new_image(guest, '1M'), backing=DATA)),
-        lambda guest: guest.qmp('blockdev-del', **{'node-name': 'other'})),
-    "An export or a block job can write to node 'data'": (
-        lambda guest, disks: export(guest),
-        lambda guest: guest.qmp('nbd-server-stop')),
-    'has a filter|An export or a block job': (
-        lambda guest, disks: mirror(guest),
-        lambda guest: guest.qmp('block-job-cancel', device='mirror')),
-    "'x-ignore-shared' is on": capability('x-ignore-shared'),
-    "'return-path' is on": capability('return-path', 'switchover-ack'),
-    "'x-colo' is on": capability('x-colo'),
-    'mode is cpr-reboot, set it to normal': (
-        lambda guest, _: set_mode(guest, 'cpr-reboot'),
-        lambda guest: set_mode(guest, 'normal')),
-}
-
-
-
-@pytest.mark.parametrize('why', REFUSALS)
-def test_refused(tmp_path, parent, forker, why):
-    change, undo = REFUSALS[why]
-    disks = forker.pairs()
-    change(parent, disks)
-    before, tops = parent.settings(), parent.tops()
-    file = tmp_path / 'file'
-    file.write_text('of the user')
-    forker.begin(disks=disks, file=str(file))
-    with pytest.raises(MachineError, match=why):
-        forker.end()
-    assert file.read_text() == 'of the user'
-    assert not [*tmp_path.glob('*.part')]
-    assert parent.qmp('query-status')['status'] == 'running'
-    assert parent.settings() == before
-    assert parent.tops() == tops
-    if undo:
-        undo(parent)
-    assert_forks(parent, forker, tmp_path / 'child')
-
-
-FILTERS = {
-    'throttle': ('-object', 'throttle-group,id=group', '-blockdev',
-                 'driver=throttle,node-name=top,throttle-group=group,file=low',
-                 '-device', 'virtio-blk-pci,drive=top'),
-    'copy-on-read': ('-drive', 'if=virtio,copy-on-read=on,file=LOW,id=top'),
-}
-
-
-@pytest.mark.parametrize('kind', FILTERS)
-def test_filter(tmp_path, kind):
-    """A base below it would not be free for the children."""
-    image = tmp_path / 'low.qcow2'
-    run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', image, '1M')
-    args = [arg.replace('LOW', str(image)) for arg in FILTERS[kind]]
-    if kind == 'throttle':
-        args = ['-blockdev', 'driver=qcow2,node-name=low,file.driver=file,'
-                f'file.filename={image}', *args]
-    with Forked(tmp_path / 'parent', *args) as guest:
-        forker = new_forker(guest, tmp_path / 'forks')
-        forker.begin()
-        with pytest.raises(MachineError, match=f"has a filter, '{kind}'"):
-            forker.end()
-        assert guest.qmp('query-status')['status'] == 'running'
-
-
-@pytest.mark.parametrize('file, why', (
-    ('nowhere/file', 'No such file'), ('a,offset=4096', 'must not contain'),
-    ('full', 'failed to truncate'), ('folder', 'cannot become')))
-def test_file(tmp_path, parent, forker, file, why):
-    """What is there and is no file stays."""
-    before = parent.settings()
-    (tmp_path / 'folder').mkdir()
-    (tmp_path / 'full.part').symlink_to('/dev/full')
-    with pytest.raises(MachineError, match=why):
-        forker.begin(file=str(tmp_path / file))
-        forker.end()
-    assert (tmp_path / 'full.part').is_symlink()
-    assert not (tmp_path / 'folder.part').exists()
-    assert parent.settings() == before
-    assert parent.qmp('query-status')['status'] == 'running'
     assert_forks(parent, forker, tmp_path / 'child')
 
 
