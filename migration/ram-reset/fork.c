@@ -207,9 +207,6 @@ static void fork_finish(ForkJob *f)
     }
     f->err = f->err ?: g_steal_pointer(&err);
     error_free(err);
-    if (f->err) {
-        fork_remove_part(f);
-    }
 }
 
 static void fork_end(ForkJob *f)
@@ -218,6 +215,9 @@ static void fork_end(ForkJob *f)
 
     if (f->migrating) {
         fork_finish(f);
+    }
+    if (f->set && f->err) {
+        fork_remove_part(f);
     }
     if (f->set && !fork_settings_set_back(&f->before, &err)) {
         error_reportf_err(err, "After a fork, migration settings are not "
