@@ -132,8 +132,8 @@ class Typist:
 
     def _terminal(self, prompt: str) -> Terminal:
         # a terminal that was opened early may have the QEMU that began last
-        for terminal in sorted(self._terminals, key=lambda t: t.began,
-                               reverse=True):
+        for terminal in sorted(reversed(self._terminals),
+                               key=lambda t: t.began, reverse=True):
             if terminal.at == prompt:
                 return terminal
         if prompt != SHELL:
