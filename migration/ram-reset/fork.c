@@ -21,6 +21,7 @@
 #include "qemu/timer.h"
 #include "system/ram-reset-compat.h"
 #include "system/runstate.h"
+#include "migration/global_state.h"
 #include "migration/migration.h"
 #include "migration/misc.h"
 #include "migration/ram-reset.h"
@@ -119,6 +120,21 @@ static bool fork_waits(const ForkJob *f)
                         MIGRATION_STATUS_PRE_SWITCHOVER;
 }
 
+/* A machine that comes in cannot be in such a state: a child is paused */
+static void fork_store_state(MigrationState *s)
+{
+    if (s->vm_old_state != RUN_STATE_DEBUG &&
+        s->vm_old_state != RUN_STATE_RESTORE_VM) {
+        return;
+    }
+    runstate_set(RUN_STATE_PAUSED);
+    global_state_store();
+    runstate_set(RUN_STATE_FINISH_MIGRATE);
+    if (s->vm_old_state == RUN_STATE_DEBUG) {
+        s->vm_old_state = RUN_STATE_PAUSED;     /* no way leads back to DEBUG */
+    }
+}
+
 /* The migration waits, with the guest paused and I/O drained */
 static void fork_freeze(ForkJob *f)
 {
@@ -128,13 +144,15 @@ static void fork_freeze(ForkJob *f)
         return;
     }
     f->stopped = get_clock();
-    if (s->vm_old_state == RUN_STATE_DEBUG) {
-        s->vm_old_state = RUN_STATE_PAUSED;     /* no way leads back to DEBUG */
-    }
     if (!runstate_check(RUN_STATE_FINISH_MIGRATE)) {
         error_setg(&f->err, "the migration has not paused the guest");
-    } else if (fork_disks_are_able(f->disks, &f->err) &&    /* still */
-               fork_disks_freeze(f->disks, &f->err)) {
+        migration_cancel();
+        return;
+    }
+    fork_store_state(s);
+    /* A medium may have been inserted since */
+    if (fork_disks_are_able(f->disks, &f->err) &&
+        fork_disks_freeze(f->disks, &f->err)) {
         f->frozen = true;
         qmp_migrate_continue(MIGRATION_STATUS_PRE_SWITCHOVER, &f->err);
     }

@@ -36,7 +36,7 @@ bool ram_reset_may_migrate(Error **errp)
         return false;
     }
     if (runstate_check(RUN_STATE_RESTORE_VM)) {
-        /* QEMU has no transition from it to RUN_STATE_FINISH_MIGRATE */
+        /* A machine that comes in has no transition to it */
         error_setg(errp, "The VM has been stopped to load a snapshot, and has "
                    "not been continued; continue it, then migrate it");
         return false;

@@ -16,7 +16,7 @@ from lib import products
 from lib.effort import rounds
 from lib.forked import (RAM, Forked, assert_forks, child, hold, left, let_go,
                         new_forker, set_mode)
-from lib.forking import JOB, Forker
+from lib.forking import INCOMING, JOB, Forker
 from lib.forks import check_all
 from lib.machine import DISK, MIB, PAGE, Machine, MachineError, run_quietly
 from lib.patience import Limit
@@ -182,7 +182,7 @@ def test_load_meanwhile(tmp_path, parent, forker, how, tag):
     parent.snapshot_job('snapshot-save', 's', tops[0], tops)
     parent.fill(33)
     image = parent.sample()
-    forker.begin()
+    fork = forker.begin()
     hold(parent)
     with pytest.raises(MachineError, match='a migration is running'):
         if how == 'hmp':
@@ -192,6 +192,9 @@ def test_load_meanwhile(tmp_path, parent, forker, how, tag):
     let_go(parent)
     forker.end()
     assert parent.sample() == image
+    with child(fork, tmp_path / 'meanwhile') as other:
+        assert other.status() == 'paused'
+        assert other.sample() == image
     parent.cont()
     assert_forks(parent, forker, tmp_path / 'child')
 
@@ -234,6 +237,16 @@ def test_debugger(tmp_path):
         with pytest.raises(MachineError, match='no block node'):
             forker.end()
         assert guest.status() == 'paused'
-        forker.fork()
+        debugger.sendall(b'+$s#73')
+        limit = Limit(60)
+        while guest.status() != 'debug':
+            assert not limit.over()
+        fork = forker.fork()
         assert guest.status() == 'paused'
         guest.cont()
+    folder = tmp_path / 'child'
+    fork.make_disks(folder)
+    with Machine(folder, accel='tcg', ram=RAM, strategy='auto', args=(
+            '-device', f'virtio-blk-pci,drive={DISK}', *INCOMING)) as guest:
+        fork.enter(guest)
+        assert guest.status() == 'paused'
