@@ -14,7 +14,6 @@
 #include "qapi/qapi-commands-migration.h"
 #include "qapi/qapi-commands-ram-reset.h"
 #include "qapi/qapi-visit-ram-reset.h"
-#include "qemu/coroutine.h"
 #include "qemu/error-report.h"
 #include "qemu/job.h"
 #include "qemu/notify.h"
@@ -27,6 +26,7 @@
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/fork-disks.h"
 #include "migration/ram-reset/fork-settings.h"
+#include "migration/ram-reset/job-context.h"
 #include "system/ram-reset/trace.h"
 
 #define POLL_NS (1 * SCALE_MS)
@@ -47,7 +47,6 @@ struct ForkJob {
     bool frozen;                /* disks have their overlays */
     int64_t stopped;            /* ns */
 
-    Coroutine *co;
     ForkStep *step;
     Error *err;
 };
@@ -69,21 +68,18 @@ static int fork_migration_event(NotifierWithReturn *notifier,
     return 0;
 }
 
-static void fork_step_bh(void *opaque)
+static void fork_step(void *opaque)
 {
     ForkJob *f = opaque;
 
     f->step(f);
-    aio_co_wake(f->co);
 }
 
 /* A nested poll for I/O must not run it */
 static void coroutine_fn fork_do(ForkJob *f, ForkStep *step)
 {
     f->step = step;
-    f->co = qemu_coroutine_self();
-    aio_bh_schedule_oneshot(ram_reset_job_context(), fork_step_bh, f);
-    qemu_coroutine_yield();
+    ram_reset_job_call(fork_step, f);
 }
 
 static void fork_remove_part(const ForkJob *f)

@@ -8,9 +8,7 @@
 #include "qapi/clone-visitor.h"
 #include "qapi/error.h"
 #include "qapi/qapi-visit-ram-reset.h"
-#include "qemu/coroutine.h"
 #include "qemu/error-report.h"
-#include "block/aio.h"
 #include "io/channel-file.h"
 #include "system/ram-reset-compat.h"
 #include "system/ram-reset-rewind.h"
@@ -21,6 +19,7 @@
 #include "migration/ram-reset.h"
 #include "migration/ram-reset/baseline.h"
 #include "migration/ram-reset/incoming.h"
+#include "migration/ram-reset/job-context.h"
 #include "migration/ram-reset/vmstate/ram-sections.h"
 
 /*
@@ -42,34 +41,15 @@ static struct {
     RamResetIncomingInfo *info;
 } incoming;
 
-typedef void IncomingFunction(void *opaque);
-
-typedef struct IncomingCall {
-    Coroutine *co;
-    IncomingFunction *function;
-    void *opaque;
-} IncomingCall;
-
-static void incoming_call_bh(void *opaque)
-{
-    IncomingCall *call = opaque;
-
-    call->function(call->opaque);
-    aio_co_wake(call->co);
-}
-
 /* A migration comes in by a coroutine, which must not change RAM blocks */
-static void incoming_call(IncomingFunction *function, void *opaque)
+static void coroutine_mixed_fn
+incoming_call(RamResetJobFunction *function, void *opaque)
 {
-    IncomingCall call = { .function = function, .opaque = opaque };
-
-    if (!qemu_in_coroutine()) {
+    if (qemu_in_coroutine()) {
+        ram_reset_job_call(function, opaque);
+    } else {
         function(opaque);
-        return;
     }
-    call.co = qemu_coroutine_self();
-    aio_bh_schedule_oneshot(ram_reset_job_context(), incoming_call_bh, &call);
-    qemu_coroutine_yield();
 }
 
 static void incoming_set_reason(const char *reason)

@@ -8,8 +8,10 @@
 #include "qemu/job.h"
 #include "qemu/main-loop.h"
 #include "qemu/notify.h"
+#include "system/ram-reset-compat.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
+#include "migration/ram-reset/job-context.h"
 
 static bool has_snapshot_job(void)
 {
@@ -50,4 +52,29 @@ AioContext *ram_reset_job_context(void)
         qemu_register_shutdown_notifier(&shutdown);
     }
     return iohandler_get_aio_context();
+}
+
+typedef struct JobCall {
+    Coroutine *co;
+    RamResetJobFunction *function;
+    void *opaque;
+} JobCall;
+
+static void job_call_bh(void *opaque)
+{
+    JobCall *call = opaque;
+
+    call->function(call->opaque);
+    aio_co_wake(call->co);
+}
+
+void coroutine_fn ram_reset_job_call(RamResetJobFunction *function,
+                                     void *opaque)
+{
+    JobCall call = {
+        .co = qemu_coroutine_self(), .function = function, .opaque = opaque,
+    };
+
+    aio_bh_schedule_oneshot(ram_reset_job_context(), job_call_bh, &call);
+    qemu_coroutine_yield();
 }

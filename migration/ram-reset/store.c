@@ -18,6 +18,7 @@
 #include "block/block.h"
 #include "system/runstate.h"
 #include "migration/ram-reset.h"
+#include "migration/ram-reset/job-context.h"
 #include "migration/ram-reset/snapshot.h"
 #include "migration/ram-reset/store.h"
 #include "migration/ram-reset/store-pieces.h"
@@ -43,7 +44,6 @@ struct StoreJob {
     bool again;                 /* call the last step again */
     RateLimit limit;
 
-    Coroutine *co;
     StoreStep *step;
     Error *err;                 /* of the last step */
 };
@@ -112,20 +112,17 @@ static void store_end(StoreJob *s)
     s->again = store_pieces_end(s->pieces);
 }
 
-static void store_step_bh(void *opaque)
+static void store_step(void *opaque)
 {
     StoreJob *s = opaque;
 
     s->step(s);
-    aio_co_wake(s->co);
 }
 
 static bool coroutine_fn store_do(StoreJob *s, StoreStep *step)
 {
     s->step = step;
-    s->co = qemu_coroutine_self();
-    aio_bh_schedule_oneshot(ram_reset_job_context(), store_step_bh, s);
-    qemu_coroutine_yield();
+    ram_reset_job_call(store_step, s);
     return !s->err;
 }
 
