@@ -114,7 +114,9 @@ def test_quit(tmp_path, how, rng):
                 assert not limit.over()
                 time.sleep(0.01)
             assert guest.process.returncode == 0
-            assert 'rror' not in guest.log()
+            # QEMU's migration says this of a file that its cancel has shut
+            assert 'rror' not in guest.log().replace(
+                'Channel error: Input/output error', '')
         check_all(tmp_path / f'forks{n}')
         assert not [*(tmp_path / f'forks{n}').glob('*.part')]
 
