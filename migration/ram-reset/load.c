@@ -246,6 +246,19 @@ static void complete_zeroing(void)
     load.verdict.ram_ended = true;
 }
 
+/*
+ * A damaged VM state can have more RAM behind its end, which no point and no
+ * template has.
+ */
+static void ram_behind_end(void)
+{
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
+    if (ram_reset_verify_wanted() && !load.verdict.err) {
+        error_setg(&load.verdict.err, "RAM cannot be verified: the VM state "
+                   "has more of it behind its end");
+    }
+}
+
 void ram_reset_load_ram_done(int ret)
 {
     Verdict *v = &load.verdict;
@@ -254,6 +267,10 @@ void ram_reset_load_ram_done(int ret)
     load.sections.last = load.skipped = false;
     if (!load.active) {
         ram_reset_incoming_ram_done(last_section, ret);
+        return;
+    }
+    if (v->ram_ended) {
+        ram_behind_end();
         return;
     }
     if (!load.plan.ram_end) {

@@ -130,6 +130,29 @@ def large_table(image: Image) -> bytes:
                              image.data)
 
 
+@pytest.mark.parametrize('config', (
+    'rewind', 'rewind, shared', 'template, rewind', 'verify'))
+@pytest.mark.parametrize('again', (False, True), ids=('pages', 'and its end'))
+def test_ram_behind_its_end(sweep, config, again):
+    """
+    Pages that come after devices are in RAM, and in no point: QEMU does not
+    rewind from there.
+    """
+    stream, data = sweep.image.stream, sweep.image.stream.data
+    pages, = (s for s in stream.sections if s.name == '2 ram')
+    end, = (s for s in stream.sections if s.name == '3 ram')
+    device, = (s for s in stream.sections if s.name.endswith('ps2mouse'))
+    moved = data[pages.start:pages.end] + data[end.start:end.end] * again
+    behind = (data[:pages.start] + data[pages.end:device.end] + moved +
+              data[device.end:])
+    good, bad = (sweep.image.with_date(date) for date in (1000, 1001))
+    bad = sweep.image.with_stream(behind, bad)
+    for image in good, bad, bad, good, bad:
+        result = sweep.load_image(config, image)
+        assert not result.findings, str(result)
+    assert ('verify' in config) == (result.ours.how == 'failed'), str(result)
+
+
 def active_l1(image: Image) -> bytes:
     return put(image.data, int.from_bytes(image.data[40:48], 'big'), 8, 1)
 
