@@ -130,7 +130,9 @@ class Churning(Linux):
     def compare_disks(self) -> None:
         """All that is on them."""
         before = self.churned()
-        self.run('kill -USR1 ' + ' '.join(f'$churn_{n}' for n in self.disks))
+        # a program that has just found a difference has ended; its report has it
+        self.run('kill -USR1 ' + ' '.join(f'$churn_{n}' for n in self.disks)
+                 + ' || true')
         self.wait_for(lambda: {
             name: done for name, (done, compared) in self.churned().items()
             if compared == before[name][1]})
