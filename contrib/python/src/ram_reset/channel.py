@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""
+Connections to a guest.  A load makes each anew: what the guest has said before
+it, and what it has not read, is dropped.
+"""
+
+import array
+import asyncio
+import base64
+import fcntl
+import itertools
+import json
+import re
+import socket
+import termios
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, List, Mapping, Optional
+
+from ram_reset.errors import GuestError, StartError
+from ram_reset.monitor import Monitor
+
+KEPT = 1 << 20          # bytes of a guest's output that nobody has taken
+SHOWN = 300             # characters of it in an error
+LONGEST = 4000          # bytes of a line; a terminal takes 4095
+POLL = 0.001            # seconds
+AGENT_POLL = 0.01
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command that has ended in the guest."""
+
+    status: int
+    output: str
+
+
+class Channel:
+    """
+    A socket chardev of QEMU that is a server.
+
+    :param path: of its socket
+    :param device: the guest's end, for messages
+    """
+
+    def __init__(self, path: Path, device: str, monitor: Monitor):
+        self._path = path
+        self._device = device
+        self._monitor = monitor
+        self._socket: Optional[socket.socket] = None
+        self._label = ''
+        self._text = b''
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._loads = 0
+
+    async def open(self) -> None:
+        before = await self._connected()
+        self._connect()
+        await self._poll(lambda now: bool(now - before))
+        self._label = next(iter(await self._connected() - before))
+
+    def _connect(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(str(self._path))
+        except OSError as e:
+            self._socket.close()
+            raise StartError(
+                f'the {self._device} {self._path} cannot be connected to '
+                f'({e.strerror}); give the path of a socket chardev of QEMU '
+                'that has server=on') from e
+        self._socket.setblocking(False)
+        self._closed = False
+        asyncio.get_running_loop().add_reader(self._socket, self.drain)
+
+    async def _connected(self) -> 'set[str]':
+        return {chardev['label'] for chardev in
+                await self._monitor.execute('query-chardev')
+                if not chardev['filename'].startswith('disconnected:')}
+
+    async def _poll(self, check: Callable[['set[str]'], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not check(await self._connected()):
+            if time.monotonic() > deadline:
+                raise GuestError(
+                    f'QEMU does not accept the connection to {self._path}; '
+                    'check that no other program uses it')
+            await asyncio.sleep(POLL)
+
+    def drain(self) -> None:
+        """Read all that QEMU has passed on."""
+        while self._socket and not self._closed:
+            try:
+                data = self._socket.recv(65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b''
+            self._closed = not data
+            if self._closed:
+                asyncio.get_running_loop().remove_reader(self._socket)
+            self._text = (self._text + data)[-KEPT:]
+            self._changed.set()
+
+    def close(self) -> None:
+        if self._socket:
+            try:
+                asyncio.get_running_loop().remove_reader(self._socket)
+            except RuntimeError:
+                pass    # there is no loop any more
+            self._socket.close()
+            self._socket = None
+
+    # Around a load; the guest is stopped
+
+    async def before_load(self) -> None:
+        """Drop input that QEMU has not read: it would reach the new guest."""
+        assert self._socket
+        unread = array.array('i', [0])
+        fcntl.ioctl(self._socket, termios.TIOCOUTQ, unread)
+        if unread[0] or self._closed:
+            self.close()
+            await self._poll(lambda now: self._label not in now)
+
+    async def after_load(self, drop: bool) -> None:
+        """:param drop: what the guest has said before"""
+        if not self._socket:
+            self._connect()
+            await self._poll(lambda now: self._label in now)
+        self.drain()
+        if drop:
+            self._text = b''
+            self._loads += 1
+
+    # Text
+
+    @property
+    def text(self) -> str:
+        """The guest's output since the last load, as far as nobody took it."""
+        return self._text.decode(errors='replace')
+
+    async def send(self, text: str) -> None:
+        await self._send(text.encode())
+
+    async def _send(self, data: bytes) -> None:
+        if not self._socket:
+            raise GuestError(f'the {self._device} is not connected')
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._socket, data)
+        except OSError as e:
+            raise GuestError(f'QEMU has closed the {self._device} '
+                             f'({e.strerror})') from e
+
+    async def expect(self, pattern: str, timeout: float = 30.0
+                     ) -> 're.Match[str]':
+        """
+        Take the guest's output up to the end of a match.
+
+        :param pattern: a regular expression, with MULTILINE and DOTALL
+        :param timeout: in seconds
+        """
+        regex = re.compile(pattern, re.MULTILINE | re.DOTALL)
+        deadline = time.monotonic() + timeout
+        while True:
+            self._changed.clear()
+            # a character may be in two parts: no byte is lost by latin-1
+            text = self._text.decode('latin-1')
+            match = regex.search(text)
+            if match:
+                self._text = text[match.end():].encode('latin-1')
+                return match
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed:
+                said = self.text[-SHOWN:]
+                why = f'QEMU has closed the {self._device}' if self._closed \
+                    else f'no {pattern!r} from the guest in {timeout:g} s'
+                raise GuestError(f'{why}; it said {said!r}')
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except asyncio.TimeoutError:
+                pass
+
+
+class Serial(Channel):
+    """The guest's serial port, with a shell if one reads there."""
+
+    _numbers = itertools.count(1)
+
+    async def run(self, command: str, timeout: float = 30.0) -> Result:
+        """
+        Run a command in the shell that reads the serial port.
+
+        :param command: at most 4,000 bytes, in one line
+        :param timeout: in seconds
+        """
+        mark = f'{uuid.uuid4().hex[:8]}-{next(self._numbers)}'
+        # the terminal's echo has the quotes, the output has not
+        line = (f"echo 'ram''reset {mark}'; {{ {command}; }} 2>&1; "
+                f"echo 'ram''reset end' $?")
+        if len(line.encode()) > LONGEST or '\n' in command:
+            raise GuestError(
+                f'a command for the serial port is one line of at most '
+                f'{LONGEST} bytes; put a longer one into a file, or use the '
+                'guest agent')
+        await self.send(line + '\n')
+        await self.expect(rf'ramreset {mark}\r?\n', timeout)
+        found = await self.expect(r'(.*?)ramreset end (\d+)\r?\n', timeout)
+        output = found[1].encode('latin-1').decode(errors='replace')
+        return Result(int(found[2]), output.replace('\r\n', '\n'))
+
+
+class Agent(Channel):
+    """QEMU's guest agent."""
+
+    _synced = -1        # the number of loads at that time
+
+    async def _sync(self, timeout: float) -> None:
+        """Find the agent at the start of a message, after each load."""
+        if self._synced == self._loads:
+            return
+        number = uuid.uuid4().int & 0x7fffffff
+        self._text = b''
+        # the byte ends a message that was cut
+        await self._send(b'\xff' + json.dumps({
+            'execute': 'guest-sync-delimited',
+            'arguments': {'id': number}}).encode() + b'\n')
+        await self.expect(rf'\xff\{{"return": {number}\}}\n', timeout)
+        self._synced = self._loads
+
+    async def execute(self, command: str,
+                      arguments: Optional[Mapping[str, object]] = None,
+                      timeout: float = 30.0) -> Any:
+        """A command of the agent, and its return value."""
+        await self._sync(timeout)
+        synced, self._synced = self._synced, -1
+        await self.send(json.dumps({'execute': command,
+                                    'arguments': arguments or {}}) + '\n')
+        reply = json.loads((await self.expect(r'^[^\n]*\n', timeout))[0])
+        self._synced = synced       # no reply is outstanding
+        if 'error' in reply:
+            raise GuestError(f'the guest agent refuses {command}: '
+                             f'{reply["error"]["desc"]}')
+        return reply['return']
+
+    async def run(self, command: str, timeout: float = 30.0) -> Result:
+        """
+        Run a command with /bin/sh in the guest.
+
+        :param timeout: in seconds; the command goes on when it is over
+        """
+        deadline = time.monotonic() + timeout
+        pid = (await self.execute('guest-exec', {
+            'path': '/bin/sh', 'arg': ['-c', f'exec 2>&1; {command}'],
+            'capture-output': True}, timeout))['pid']
+        while True:
+            state = await self.execute('guest-exec-status', {'pid': pid},
+                                       timeout)
+            if state['exited']:
+                break
+            if time.monotonic() > deadline:
+                raise GuestError(f'{command!r} has not ended in the guest in '
+                                 f'{timeout:g} s')
+            await asyncio.sleep(AGENT_POLL)
+        output = base64.b64decode(state.get('out-data', ''))
+        status = state.get('exitcode', 128 + state.get('signal', 0))
+        return Result(status, output.decode(errors='replace'))
+
+
+def chardev(name: str, path: Path) -> List[str]:
+    """Options of QEMU for a channel's socket."""
+    escaped = str(path).replace(',', ',,')
+    return ['-chardev', f'socket,id={name},path={escaped},server=on,wait=off']

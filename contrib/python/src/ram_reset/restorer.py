@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The course of a restore."""
+
+import asyncio
+from typing import Awaitable, Optional, Sequence
+
+from ram_reset.channel import Channel
+from ram_reset.errors import FailedLoadError, GuestError, RefusedError
+from ram_reset.monitor import Monitor
+
+DEAD = 'shutdown', 'internal-error', 'guest-panicked'
+STOPPED = 'paused', 'prelaunch', 'suspended'
+
+
+async def _failure(work: Awaitable[object]) -> Optional[RefusedError]:
+    try:
+        await work
+    except RefusedError as e:
+        return e
+    return None
+
+
+class Restorer:
+    """
+    Restores one machine.  A command takes QEMU as long as half of a load, so
+    events, rather than a query, say whether the machine runs.
+    """
+
+    def __init__(self, monitor: Monitor, channels: Sequence[Channel]):
+        """:param channels: open when the machine is restored"""
+        self._monitor = monitor
+        self._channels = channels
+        self._running = False
+        monitor.on_event(('STOP', 'RESUME', 'SHUTDOWN'), self._note)
+
+    def _note(self, event: str) -> None:
+        self._running = event == 'RESUME'
+
+    async def begin(self) -> None:
+        """To be called once the monitor is connected."""
+        self._running = await self._status() == 'running'
+
+    async def _status(self) -> str:
+        return str((await self._monitor.execute('query-status'))['status'])
+
+    async def _load(self, tag: str) -> Optional[RefusedError]:
+        return await _failure(self._monitor.human(f'loadvm {tag}'))
+
+    async def restore(self, tag: str, run: Optional[bool]) -> None:
+        """See Machine.restore()."""
+        if not self._running or \
+                not await self._restore_running(tag, run is not False):
+            await self._restore_stopped(tag, run)
+
+    async def _restore_running(self, tag: str, run: bool) -> bool:
+        """Returns false if the guest has died before the load."""
+        if run and not self._channels:
+            failed = await self._load(tag)      # after it QEMU goes on
+            if failed:
+                await self._raise(failed, run)
+            return self._running
+        for channel in self._channels:
+            await channel.before_load()
+        # one way to QEMU and back, which answers in order
+        _, failed = await asyncio.gather(self._monitor.execute('stop'),
+                                         self._load(tag))
+        # the guest must say nothing between the load and this
+        for channel in self._channels:
+            await channel.after_load(drop=not failed)
+        if failed:
+            await self._raise(failed, True)
+        if run and not await _failure(self._monitor.execute('cont')):
+            return True
+        return await self._status() not in DEAD
+
+    async def _restore_stopped(self, tag: str, run: Optional[bool]) -> None:
+        state = await self._status()
+        await self._monitor.execute('stop')
+        if state in DEAD:
+            await self._revive()
+        for channel in self._channels:
+            await channel.before_load()
+        failed = await self._load(tag)
+        for channel in self._channels:
+            await channel.after_load(drop=not failed)
+        if failed:
+            await self._raise(failed, state == 'running')
+        if state not in STOPPED if run is None else run:
+            await self._monitor.execute('cont')
+
+    async def _raise(self, failed: RefusedError, run: bool) -> None:
+        """:param run: whether the machine is to go on"""
+        refused = await _failure(self._monitor.execute('cont')) if run else None
+        if refused:
+            raise FailedLoadError(failed.command,
+                                  f'{failed.reason}; {refused.reason}')
+        raise failed
+
+    async def _revive(self) -> None:
+        """A guest that has shut down can only run again after a reset."""
+        await self._monitor.execute('system_reset')
+        for _ in range(5000):
+            if await self._status() not in DEAD:
+                return
+            await asyncio.sleep(0.001)
+        raise GuestError('the machine stays dead after a reset; start QEMU '
+                         'with -action reboot=reset')
