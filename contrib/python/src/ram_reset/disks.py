@@ -38,10 +38,13 @@ def quoted(value: Union[str, Path]) -> str:
 
 
 def image_tool(qemu: str) -> str:
-    """The qemu-img that came with a QEMU."""
+    """The qemu-img that came with a QEMU, else that of PATH."""
     program = shutil.which(qemu)
-    beside = Path(program).resolve().with_name('qemu-img') if program else None
-    return str(beside) if beside and beside.exists() else 'qemu-img'
+    if not program:
+        raise StartError(f'{qemu} is no program that can be run; give the path '
+                         'of a QEMU with RAM reset, qemu=PATH')
+    beside = Path(program).resolve().with_name('qemu-img')
+    return str(beside) if beside.exists() else 'qemu-img'
 
 
 class Disks:

@@ -113,11 +113,11 @@ class Monitor:
         finally:
             event.cancel()
 
-    def on_event(self, names: Sequence[str], call: Callable[[str], None]
-                 ) -> None:
+    def on_event(self, names: Sequence[str],
+                 call: Callable[[Mapping[str, Any]], None]) -> None:
         """Call with each such event, before replies that come after it."""
         def take(event: Mapping[str, Any]) -> bool:
-            call(event['event'])
+            call(event)
             return False        # nothing is queued
 
         self._client.register_listener(EventListener(list(names), take))

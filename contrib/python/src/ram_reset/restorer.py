@@ -2,13 +2,15 @@
 """The course of a restore."""
 
 import asyncio
-from typing import Awaitable, Optional, Sequence
+import time
+from typing import Any, Awaitable, Mapping, Optional, Sequence
 
 from ram_reset.channel import Channel
 from ram_reset.errors import FailedLoadError, GuestError, RefusedError
 from ram_reset.monitor import Monitor
 
 DEAD = 'shutdown', 'internal-error', 'guest-panicked'
+PATIENCE = 10.0         # seconds
 STOPPED = 'paused', 'prelaunch', 'suspended'
 
 
@@ -30,11 +32,13 @@ class Restorer:
         """:param channels: open when the machine is restored"""
         self._monitor = monitor
         self._channels = channels
-        self._running = False
+        self._running = self._reboot_stops = False
         monitor.on_event(('STOP', 'RESUME', 'SHUTDOWN'), self._note)
 
-    def _note(self, event: str) -> None:
-        self._running = event == 'RESUME'
+    def _note(self, event: Mapping[str, Any]) -> None:
+        self._running = event['event'] == 'RESUME'
+        # with -no-reboot, a reset is a shutdown
+        self._reboot_stops |= 'reset' in event.get('data', {}).get('reason', '')
 
     async def begin(self) -> None:
         """To be called once the monitor is connected."""
@@ -98,10 +102,20 @@ class Restorer:
 
     async def _revive(self) -> None:
         """A guest that has shut down can only run again after a reset."""
-        await self._monitor.execute('system_reset')
-        for _ in range(5000):
-            if await self._status() not in DEAD:
-                return
-            await asyncio.sleep(0.001)
-        raise GuestError('the machine stays dead after a reset; start QEMU '
-                         'with -action reboot=reset')
+        stops = self._reboot_stops
+        if stops:
+            await self._monitor.execute('set-action', {'reboot': 'reset'})
+        try:
+            await self._monitor.execute('system_reset')
+            deadline = time.monotonic() + PATIENCE
+            while await self._status() in DEAD:
+                if self._reboot_stops and not stops:
+                    return await self._revive()     # QEMU has just said so
+                if time.monotonic() > deadline:
+                    raise GuestError('the machine stays dead after a reset; '
+                                     'start QEMU with -action reboot=reset')
+                await asyncio.sleep(0.001)
+        finally:
+            if stops:
+                await self._monitor.execute('set-action',
+                                            {'reboot': 'shutdown'})
