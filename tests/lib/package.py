@@ -23,10 +23,10 @@ def ring3(accel: str, ram: int = RAM) -> list[str]:
             str(products.ring3_image())]
 
 
-def shell(accel: str = 'tcg') -> list[str]:
+def shell(accel: str = 'tcg', initramfs: Path | None = None) -> list[str]:
     """Options of a Linux guest with a shell on its serial port."""
     return [*options(accel, 192 * MIB), '-kernel', str(products.kernel()),
-            '-initrd', str(products.initramfs()), '-append',
+            '-initrd', str(initramfs or products.initramfs()), '-append',
             'console=ttyS0 loglevel=1 edd=off no_timer_check '
             'rdinit=/bin/busybox -- sh']
 
@@ -34,5 +34,5 @@ def shell(accel: str = 'tcg') -> list[str]:
 def set_up_shell(machine) -> None:
     """@machine: of ram_reset; its shell has prompted, and knows commands."""
     machine.serial.expect('~ # ', patience(90))
-    machine.run('/bin/busybox mkdir -p /bin /run /proc && '
-                '/bin/busybox --install -s /bin', patience(60))
+    machine.serial.run('/bin/busybox mkdir -p /bin /run /proc && '
+                       '/bin/busybox --install -s /bin', patience(60))

@@ -72,6 +72,7 @@ FIRMWARE = _setting('RAM_RESET_FIRMWARE', BUILD / 'firmware')
 GUEST = _setting('RAM_RESET_GUEST', BUILD / 'guest')
 FULL = BUILD / 'guest-full'
 E2FS = BUILD / 'guest-e2fs'
+AGENT = BUILD / 'guest-agent'
 PRODUCTS = BUILD / 'guest'
 
 
@@ -251,6 +252,11 @@ def trust_initramfs() -> Path:
                     _io_programs('ledger', 'agent'),
                     [_module(name) for name in (*IO_MODULES, *VSOCK_MODULES)],
                     E2FS)
+
+
+def agent_initramfs() -> Path:
+    """For a guest with QEMU's guest agent."""
+    return _archive(PRODUCTS / 'agent-initramfs.cpio', [], [], AGENT)
 
 
 def full_kernel() -> Path:
