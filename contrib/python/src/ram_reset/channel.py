@@ -17,12 +17,12 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional
+from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
 from ram_reset.errors import GuestError, StartError
 from ram_reset.monitor import Monitor
 
-KEPT = 1 << 20          # bytes of a guest's output that nobody has taken
+T = TypeVar('T')
 SHOWN = 300             # characters of it in an error
 LONGEST = 4000          # bytes of a line; a terminal takes 4095
 POLL = 0.001            # seconds
@@ -44,6 +44,8 @@ class Channel:
     :param path: of its socket
     :param device: the guest's end, for messages
     """
+
+    kept = 1 << 20      # bytes of output that nobody has taken
 
     def __init__(self, path: Path, device: str, monitor: Monitor):
         self._path = path
@@ -102,7 +104,7 @@ class Channel:
             self._closed = not data
             if self._closed:
                 asyncio.get_running_loop().remove_reader(self._socket)
-            self._text = (self._text + data)[-KEPT:]
+            self._text = (self._text + data)[-self.kept:]
             self._changed.set()
 
     def close(self) -> None:
@@ -163,20 +165,31 @@ class Channel:
         :param timeout: in seconds
         """
         regex = re.compile(pattern, re.MULTILINE | re.DOTALL)
-        deadline = time.monotonic() + timeout
-        while True:
-            self._changed.clear()
+
+        def find() -> 'Optional[re.Match[str]]':
             # a character may be in two parts: no byte is lost by latin-1
             text = self._text.decode('latin-1')
             match = regex.search(text)
             if match:
                 self._text = text[match.end():].encode('latin-1')
-                return match
+            return match
+
+        return await self._wait(find, f'no {pattern!r}', timeout)
+
+    async def _wait(self, find: Callable[[], Optional[T]], what: str,
+                    timeout: float) -> T:
+        """Look at all that has come, again when there is more."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self._changed.clear()
+            found = find()
+            if found is not None:
+                return found
             left = deadline - time.monotonic()
             if left <= 0 or self._closed:
                 said = self.text[-SHOWN:]
                 why = f'QEMU has closed the {self._device}' if self._closed \
-                    else f'no {pattern!r} from the guest in {timeout:g} s'
+                    else f'{what} from the guest in {timeout:g} s'
                 raise GuestError(f'{why}; it said {said!r}')
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
@@ -215,6 +228,7 @@ class Serial(Channel):
 class Agent(Channel):
     """QEMU's guest agent."""
 
+    kept = 1 << 26      # QEMU's agent answers with at most 16 MiB, in base64
     _synced = -1        # the number of loads at that time
 
     async def _sync(self, timeout: float) -> None:
@@ -227,8 +241,23 @@ class Agent(Channel):
         await self._send(b'\xff' + json.dumps({
             'execute': 'guest-sync-delimited',
             'arguments': {'id': number}}).encode() + b'\n')
-        await self.expect(rf'\xff\{{"return": {number}\}}\n', timeout)
+        wanted = b'\xff{"return": %d}\n' % number
+        while not (await self._line(timeout)).endswith(wanted):
+            pass
         self._synced = self._loads
+
+    async def _line(self, timeout: float) -> bytes:
+        searched = 0
+
+        def find() -> Optional[bytes]:
+            nonlocal searched
+            end = self._text.find(b'\n', searched) + 1
+            searched = len(self._text)
+            line, rest = self._text[:end], self._text[end:]
+            self._text = rest if end else self._text
+            return line or None
+
+        return await self._wait(find, 'no answer', timeout)
 
     async def execute(self, command: str,
                       arguments: Optional[Mapping[str, object]] = None,
@@ -238,7 +267,7 @@ class Agent(Channel):
         synced, self._synced = self._synced, -1
         await self.send(json.dumps({'execute': command,
                                     'arguments': arguments or {}}) + '\n')
-        reply = json.loads((await self.expect(r'^[^\n]*\n', timeout))[0])
+        reply = json.loads(await self._line(timeout))
         self._synced = synced       # no reply is outstanding
         if 'error' in reply:
             raise GuestError(f'the guest agent refuses {command}: '
