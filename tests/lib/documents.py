@@ -20,6 +20,8 @@ from lib import products
 SHELL, MONITOR, GUEST, QMP = 'shell', '(qemu) ', 'guest# ', 'QMP'
 # in a document of libvirt, files of this kind are domains
 XML = 'xml'
+# files that tests/contrib/python/test_python_manual.py runs
+PYTHON = 'python'
 SHOWN = ('none', 'yaml')
 
 # Commands that these tests do not type, and why
@@ -28,6 +30,8 @@ LEFT_OUT = {
     './test': 'it runs these tests',
     './package': 'it builds, too, and tries what it has built in a fresh root',
     'apt install ./build': 'so does ./package --try',
+    'python3 -m venv venv': 'the tests of the Python package do so',
+    'venv/bin/': 'it needs the network; the tests of the Python package do so',
     'kubectl create configmap': 'there is no cluster here',
 }
 

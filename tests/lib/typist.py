@@ -10,8 +10,8 @@ import shlex
 import signal
 import time
 
-from lib.documents import (GUEST, MONITOR, QMP, SHELL, XML, SHOWN, Block,
-                           Command, Document)
+from lib.documents import (GUEST, MONITOR, PYTHON, QMP, SHELL, XML, SHOWN,
+                           Block, Command, Document)
 from lib.patience import Limit, patience
 from lib.sandbox import CLONE, PATH
 
@@ -173,7 +173,8 @@ class Typist:
             self._block(document, block)
 
     def _block(self, document: Document, block: Block) -> None:
-        if block.language not in (SHELL, QMP, XML, 'ini', *SHOWN):
+        if block.language not in (SHELL, QMP, XML, PYTHON, 'ini',
+                                  *SHOWN):
             raise Wrong(f'{document.name}:{block.line}: nobody tests code in '
                         f'{block.language or "no language"}')
         for command in block.commands():

@@ -9,7 +9,8 @@ document is that of test_document_of_hugepages.py.
 import pytest
 
 from lib import effort
-from lib.documents import LEFT_OUT, QMP, SHELL, SHOWN, XML, documents
+from lib.documents import (LEFT_OUT, PYTHON, QMP, SHELL, SHOWN, XML,
+                           documents)
 from lib.typed import HERE, sets_hugepages, type_commands
 
 ALL = documents()
@@ -21,7 +22,8 @@ LONG = 'docs/system/ram-reset-many.rst', 'contrib/snapctl/README.rst'
 def test_every_block_has_a_kind():
     for document in ALL:
         for block in document.blocks:
-            assert block.language in (SHELL, QMP, XML, 'ini', *SHOWN), \
+            assert block.language in (SHELL, QMP, XML, PYTHON, 'ini',
+                                      *SHOWN), \
                 f'{document.name}:{block.line}: nobody tests this'
             assert block.language not in (XML, 'ini') or block.caption or \
                 document.is_libvirt(), f'{document.name}:{block.line}'

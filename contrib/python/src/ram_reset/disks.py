@@ -140,5 +140,3 @@ def find_disks(disks: Union[Mapping[str, Union[Disk, str, Path]],
         disks = {f'disk{i}': disk for i, disk in enumerate(disks)}
     return {node: disk if isinstance(disk, Disk) else Disk(disk)
             for node, disk in disks.items()}
-
-

@@ -142,4 +142,3 @@ class Pool:
         if failures:
             raise failures[0]
         return [result for _, result in sorted(results, key=lambda r: r[0])]
-
