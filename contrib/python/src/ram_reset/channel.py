@@ -57,6 +57,7 @@ class Channel:
         self._changed = asyncio.Event()
         self._closed = False
         self._loads = 0
+        self._listener: Optional[Callable[[bytes], None]] = None
 
     async def open(self) -> None:
         before = await self._connected()
@@ -106,11 +107,16 @@ class Channel:
                 asyncio.get_running_loop().remove_reader(self._socket)
             self._text = (self._text + data)[-self.kept:]
             self._changed.set()
+            if self._listener:
+                self._listener(data)
 
     def close(self) -> None:
         if self._socket:
             try:
-                asyncio.get_running_loop().remove_reader(self._socket)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._socket)
+                # a send may wait; the next socket gets the same number
+                loop.remove_writer(self._socket)
             except RuntimeError:
                 pass    # there is no loop any more
             self._socket.close()
@@ -144,10 +150,15 @@ class Channel:
         """The guest's output since the last load, as far as nobody took it."""
         return self._text.decode(errors='replace')
 
-    async def send(self, text: str) -> None:
-        await self._send(text.encode())
+    def listen(self, call: Callable[[bytes], None]) -> None:
+        """Call with all output as it comes, and now with what has come."""
+        call(self._text)
+        self._listener = call
 
-    async def _send(self, data: bytes) -> None:
+    async def send(self, text: str) -> None:
+        await self.write(text.encode())
+
+    async def write(self, data: bytes) -> None:
         if not self._socket:
             raise GuestError(f'the {self._device} is not connected')
         try:
@@ -238,7 +249,7 @@ class Agent(Channel):
         number = uuid.uuid4().int & 0x7fffffff
         self._text = b''
         # the byte ends a message that was cut
-        await self._send(b'\xff' + json.dumps({
+        await self.write(b'\xff' + json.dumps({
             'execute': 'guest-sync-delimited',
             'arguments': {'id': number}}).encode() + b'\n')
         wanted = b'\xff{"return": %d}\n' % number

@@ -50,6 +50,16 @@ class Monitor:
     def connected(self) -> bool:
         return self._client.runstate == Runstate.RUNNING
 
+    def check(self) -> None:
+        """Raise the error for a connection that has broken."""
+        if not self.connected:
+            raise self._lost()
+
+    async def ended(self) -> None:
+        """Return when the connection has ended."""
+        while self.connected:
+            await self._client.runstate_changed()
+
     async def close(self) -> None:
         try:
             await self._client.disconnect()

@@ -92,7 +92,7 @@ class Process:
             self.monitor.close()
             raise StartError(
                 f'{self.command[0]} cannot be started ({e.strerror}); give '
-                'the path of a QEMU with RAM reset, qemu=PATH') from e
+                'the path of a QEMU with RAM reset') from e
 
     def log(self) -> str:
         """QEMU's output."""
@@ -110,7 +110,7 @@ class Process:
     def lost(self) -> Error:
         """The error for a monitor that QEMU has closed."""
         try:
-            status = self._popen.wait(2)
+            status = self._popen.wait(10)
         except subprocess.TimeoutExpired:
             return LostError('QEMU has closed its monitor, but runs on; kill '
                              f'process {self.pid}')

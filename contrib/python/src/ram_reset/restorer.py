@@ -3,7 +3,7 @@
 
 import asyncio
 import time
-from typing import Any, Awaitable, Mapping, Optional, Sequence
+from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence
 
 from ram_reset.channel import Channel
 from ram_reset.errors import FailedLoadError, GuestError, RefusedError
@@ -20,6 +20,28 @@ async def _failure(work: Awaitable[object]) -> Optional[RefusedError]:
     except RefusedError as e:
         return e
     return None
+
+
+async def run_state(monitor: Monitor) -> str:
+    return str((await monitor.execute('query-status'))['status'])
+
+
+async def reset_dead(monitor: Monitor,
+                     stops: Callable[[], bool] = lambda: False) -> bool:
+    """
+    Reset a guest that has shut down, since it cannot run again otherwise.
+    Return false when @stops says that QEMU takes resets for shutdowns.
+    """
+    await monitor.execute('system_reset')
+    deadline = time.monotonic() + PATIENCE
+    while await run_state(monitor) in DEAD:
+        if stops():
+            return False
+        if time.monotonic() > deadline:
+            raise GuestError('the machine stays dead after a reset; start QEMU '
+                             'with -action reboot=reset')
+        await asyncio.sleep(0.001)
+    return True
 
 
 class Restorer:
@@ -45,7 +67,7 @@ class Restorer:
         self._running = await self._status() == 'running'
 
     async def _status(self) -> str:
-        return str((await self._monitor.execute('query-status'))['status'])
+        return await run_state(self._monitor)
 
     async def _load(self, tag: str) -> Optional[RefusedError]:
         return await _failure(self._monitor.human(f'loadvm {tag}'))
@@ -101,21 +123,11 @@ class Restorer:
         raise failed
 
     async def _revive(self) -> None:
-        """A guest that has shut down can only run again after a reset."""
-        stops = self._reboot_stops
-        if stops:
-            await self._monitor.execute('set-action', {'reboot': 'reset'})
+        if not self._reboot_stops and await reset_dead(
+                self._monitor, lambda: self._reboot_stops):
+            return
+        await self._monitor.execute('set-action', {'reboot': 'reset'})
         try:
-            await self._monitor.execute('system_reset')
-            deadline = time.monotonic() + PATIENCE
-            while await self._status() in DEAD:
-                if self._reboot_stops and not stops:
-                    return await self._revive()     # QEMU has just said so
-                if time.monotonic() > deadline:
-                    raise GuestError('the machine stays dead after a reset; '
-                                     'start QEMU with -action reboot=reset')
-                await asyncio.sleep(0.001)
+            await reset_dead(self._monitor)
         finally:
-            if stops:
-                await self._monitor.execute('set-action',
-                                            {'reboot': 'shutdown'})
+            await self._monitor.execute('set-action', {'reboot': 'shutdown'})
