@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command ram-reset.  Each of its commands is a module."""
+
+import argparse
+import sys
+from typing import Optional, Sequence
+
+from ram_reset.cli import loop, report
+from ram_reset.errors import Error
+
+COMMANDS = loop, report
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog='ram-reset', allow_abbrev=False,
+        description='Work with snapshots of QEMU guests.')
+    commands = top.add_subparsers(metavar='COMMAND', required=True,
+                                  title='commands')
+    for module in COMMANDS:
+        module.add_to(commands)
+    return top
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Do a command, and return the status that the program ends with."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except Error as e:
+        problem = str(e)
+    except KeyboardInterrupt:
+        print(f'{options.prog}: interrupted', file=sys.stderr)
+        return 130
+    except OSError as e:
+        problem = f'{e.filename}: {e.strerror}' if e.filename else str(e)
+    print(f'{options.prog}: {problem}', file=sys.stderr)
+    return 1
