@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-loop, with a guest that answers, hangs, crashes, dies."""
+"""ram-reset loop, with a guest that answers, hangs, crashes, dies."""
 
 import re
 import signal
@@ -11,14 +11,11 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.machine import MIB, run_quietly, start_line
+from lib.machine import MIB, run_quietly
 from lib.patience import Limit, patience
+from lib.ramreset import (COMMAND, ENVIRONMENT, OBJECT, PING, READY, loop,
+                           qemu)
 
-TOOL = products.REPO / 'contrib/ram-reset/ram-reset-loop'
-OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
-# to the end of the line, or the rest of it comes after each load
-READY = ('--ready', r'^ready 3 \w+\n')
-PING = ('--send', r'ping 7\n', '--until', '^pong 7\n')
 START = 16 * MIB
 # clears the guest's code, its stack and its page tables
 SUICIDE = r'set 102000 e000 0\nsum 5000000 1000\n'
@@ -33,29 +30,6 @@ heard = b""
 while not heard.endswith(b"pong %x\\n" % number):
     heard += s.recv(99)
 '''
-
-
-def qemu(workdir: Path, accel: str, *args: str, obj: str = OBJECT) -> list:
-    disk = workdir / 'disk.qcow2'
-    if not disk.exists():
-        run_quietly(products.QEMU_IMG, 'create', '-q', '-f', 'qcow2', disk,
-                    '64M')
-    return [str(arg) for arg in (
-        *start_line(products.QEMU, accel), '-m', '128M',
-        '-bios', 'qboot.rom', '-kernel', products.ring3_image(),
-        '-pidfile', workdir / 'pid', '-blockdev',
-        f'qcow2,node-name=disk0,file.driver=file,file.filename={disk}',
-        *(('-object', obj) if obj else ()), *args)]
-
-
-def loop(*args, status: int = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run([sys.executable, TOOL, *(str(a) for a in args)],
-                          capture_output=True, text=True, timeout=120,
-                          check=False)
-    print(done.stdout, done.stderr)
-    assert done.returncode == status
-    assert 'Traceback' not in done.stderr
-    return done
 
 
 def gone(workdir: Path) -> bool:
@@ -215,9 +189,10 @@ def snapshots_of_running(workdir: Path) -> str:
 
 def test_interrupt(tmp_path, fast_accel):
     process = subprocess.Popen(
-        [sys.executable, TOOL, *READY, *PING, '--iterations', '0', '--collect',
+        [*COMMAND, 'loop', *READY, *PING, '--iterations', '0', '--collect',
          tmp_path / 'out', '--', *qemu(tmp_path, fast_accel)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=ENVIRONMENT)
     limit = Limit(60)
     while not (tmp_path / 'out/0005.txt').exists():
         assert not limit.over() and process.poll() is None

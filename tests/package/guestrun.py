@@ -147,14 +147,14 @@ def boots(launcher: str) -> None:
 
 def loops(launcher: str) -> None:
     run = subprocess.run(
-        ['ram-reset-loop', '--ready', r'^ready\r?\n', '--ready-timeout',
+        ['ram-reset', 'loop', '--ready', r'^ready\r?\n', '--ready-timeout',
          str(int(PATIENCE)), '--iterations', '100', '--send',
          r'echo $((6 * 7))\n', '--until', r'^42\r?\n', '--', launcher,
          *options('loop.qcow2')], capture_output=True, text=True, check=False)
     if run.returncode or not all(line in run.stdout for line in (
             'errors:    0', 'rewinds:   100 of 100')):
-        raise Broken(f'ram-reset-loop: {run.stdout}{run.stderr}')
-    say('ram-reset-loop:', *(f'  {line}' for line in run.stdout.splitlines()))
+        raise Broken(f'ram-reset loop: {run.stdout}{run.stderr}')
+    say('ram-reset loop:', *(f'  {line}' for line in run.stdout.splitlines()))
 
 
 def harness(launcher: str) -> None:

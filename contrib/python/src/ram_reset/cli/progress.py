@@ -48,8 +48,9 @@ class Progress:
             self.say('; '.join(filter(None, (f'no rewind: {reason}',
                                              remedy))))
         line = f'{self._prog}: {self._state()}'[:self._width()]
-        self._line = line
-        print(CLEAR + line, end='', file=self._stream, flush=True)
+        if line != self._line:
+            self._line = line
+            print(CLEAR + line, end='', file=self._stream, flush=True)
 
     def _state(self) -> str:
         results, loads = self._results, len(self._results.iterations)
