@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """ram-reset loop, with a guest that answers, hangs, crashes, dies."""
 
+import json
 import re
 import signal
 import subprocess
@@ -24,8 +25,7 @@ import os, socket
 s = socket.socket(socket.AF_UNIX)
 s.connect(os.environ["RAM_RESET_SERIAL"])
 number = int(os.environ["RAM_RESET_ITERATION"])
-s.sendall(b"loop 2000000 10 1000 100000\\n" if number == 2 else
-          b"ping %x\\n" % number)
+s.sendall({second} if number == 2 else b"ping %x\\n" % number)
 heard = b""
 while not heard.endswith(b"pong %x\\n" % number):
     heard += s.recv(99)
@@ -74,18 +74,34 @@ def test_why_loads_are_not_rewound(tmp_path, fast_accel):
     assert re.search('0 of 4\n  not 4: .*rewind-limit', done.stdout)
 
 
-@pytest.mark.any_value
-def test_hang_and_a_client_of_the_serial_port(tmp_path, accel):
+def texts_with_a_client(tmp_path: Path, accel: str, second: str
+                        ) -> list[str]:
+    """:param second: Python of what it sends in the second iteration"""
     client = tmp_path / 'client.py'
-    client.write_text(CLIENT)
+    client.write_text(CLIENT.replace('{second}', second))
     done = loop(*READY, '--iterations', 5, '--collect', tmp_path / 'out',
                 '--timeout', 2, '--run', f'{sys.executable} {client}',
                 '--', *qemu(tmp_path, accel))
     assert 'rewinds:   5 of 5\nerrors:    1\n  hang: 1\n' in done.stdout
     assert 'iteration 2: hang: no end of ' in done.stderr
+    assert done.stderr.count('\n') == 1
     texts = collected(tmp_path / 'out')
-    assert 'pong' not in texts[1]
     assert texts[:1] + texts[2:] == [f'pong {i}\n' for i in (1, 3, 4, 5)]
+    return texts
+
+
+@pytest.mark.any_value
+def test_hang_and_a_client_of_the_serial_port(tmp_path, accel):
+    texts = texts_with_a_client(tmp_path, accel,
+                                repr(b'loop 2000000 10 1000 100000\n'))
+    assert 'pong' not in texts[1]
+
+
+@pytest.mark.any_value
+def test_client_that_sends_more_than_the_guest_reads(tmp_path, accel):
+    """More than the sockets between them hold, so that a send waits."""
+    texts_with_a_client(tmp_path, accel,
+                        r'b"sum 20000000 10000000\n" + b"ping 9\n" * 300000')
 
 
 @pytest.mark.any_value
@@ -190,7 +206,8 @@ def snapshots_of_running(workdir: Path) -> str:
 def test_interrupt(tmp_path, fast_accel):
     process = subprocess.Popen(
         [*COMMAND, 'loop', *READY, *PING, '--iterations', '0', '--collect',
-         tmp_path / 'out', '--', *qemu(tmp_path, fast_accel)],
+         tmp_path / 'out', '--json', tmp_path / 'out.json', '--',
+         *qemu(tmp_path, fast_accel)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=ENVIRONMENT)
     limit = Limit(60)
@@ -200,7 +217,9 @@ def test_interrupt(tmp_path, fast_accel):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=patience(30))
     assert process.returncode == 130 and err == ''
-    assert int(re.match(r'(\d+) loads in ', out)[1]) >= 5
+    loads = int(re.match(r'(\d+) loads in ', out)[1])
+    data = json.loads((tmp_path / 'out.json').read_text())
+    assert data['interrupted'] and len(data['loads']) == loads >= 5
     assert gone(tmp_path) and 'ram-reset-loop' not in snapshots(tmp_path)
 
 

@@ -58,6 +58,7 @@ class Channel:
         self._closed = False
         self._loads = 0
         self._listener: Optional[Callable[[bytes], None]] = None
+        self._sends: 'set[asyncio.Future[None]]' = set()
 
     async def open(self) -> None:
         before = await self._connected()
@@ -115,8 +116,10 @@ class Channel:
             try:
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(self._socket)
-                # a send may wait; the next socket gets the same number
+                # the next socket may get the same number
                 loop.remove_writer(self._socket)
+                for send in self._sends:
+                    send.cancel()
             except RuntimeError:
                 pass    # there is no loop any more
             self._socket.close()
@@ -161,11 +164,22 @@ class Channel:
     async def write(self, data: bytes) -> None:
         if not self._socket:
             raise GuestError(f'the {self._device} is not connected')
+        send = asyncio.ensure_future(
+            asyncio.get_running_loop().sock_sendall(self._socket, data))
+        self._sends.add(send)
         try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, data)
-        except OSError as e:
+            await asyncio.wait([send])
+        finally:
+            self._sends.discard(send)
+            send.cancel()       # if this is cancelled itself
+        if send.cancelled():
+            raise GuestError(f'a load has dropped input of the {self._device} '
+                             'that the guest has not read; send it again')
+        error = send.exception()
+        if isinstance(error, OSError):
             raise GuestError(f'QEMU has closed the {self._device} '
-                             f'({e.strerror})') from e
+                             f'({error.strerror})') from error
+        send.result()
 
     async def expect(self, pattern: str, timeout: float = 30.0
                      ) -> 're.Match[str]':
