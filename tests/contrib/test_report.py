@@ -2,7 +2,6 @@
 """ram-reset loop as data, as a page with plots, and on a terminal."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import pty
@@ -18,7 +17,6 @@ import pytest
 from lib.ramreset import (COMMAND, ENVIRONMENT, OBJECT, PING, READY, command,
                            loop, qemu)
 
-HAS_PLOTS = importlib.util.find_spec('matplotlib') is not None
 WITHOUT = '''
 import sys
 sys.modules['matplotlib'] = None
@@ -124,8 +122,6 @@ class Page(HTMLParser):
         self.text += data
 
 
-@pytest.mark.skipif(not HAS_PLOTS, reason='matplotlib is missing; ./bench '
-                                          'installs it into build/venv')
 def test_page(without_rewinds, tmp_path):
     page = tmp_path / 'page.html'
     command('report', without_rewinds, '-o', page)
@@ -146,8 +142,6 @@ def test_page(without_rewinds, tmp_path):
     assert {'Each load', 'other loads'} <= words and 'rewinds' not in words
 
 
-@pytest.mark.skipif(not HAS_PLOTS, reason='matplotlib is missing; ./bench '
-                                          'installs it into build/venv')
 def test_page_beside_the_file(tmp_path):
     file = tmp_path / 'a.json'
     file.write_text(json.dumps(RESULTS | {'interrupted': True}))
