@@ -7,6 +7,7 @@
 #include "qemu/osdep.h"
 #include "qapi/error.h"
 #include "system/ram-reset-compat.h"
+#include "system/ram-reset-load.h"
 #include "system/ram-reset-rewind.h"
 #include "system/ram-reset-template.h"
 #include "migration/misc.h"
@@ -140,6 +141,15 @@ void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store)
         ram_reset_page_store_free(store);
         ram_reset_block_baseline(RAM_RESET_BLOCKER_ALTERNATING);
         ram_reset_snapshots_trim();
+    }
+}
+
+void ram_reset_ram_behind_end(Error **err)
+{
+    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
+    if (ram_reset_verify_wanted() && !*err) {
+        error_setg(err, "RAM cannot be verified: the VM state has more of it "
+                   "behind its end");
     }
 }
 

@@ -39,6 +39,17 @@ ram_reset_snapshot_rewind_blocker(const RamResetSnapshot *s);
 void ram_reset_baseline_of_load(RamResetSnapshot *s, RamResetPageStore *store);
 
 /**
+ * ram_reset_ram_behind_end: a load has changed RAM after a baseline was taken
+ * of it
+ *
+ * A damaged VM state can have more RAM behind its end, which no point has: all
+ * points are dropped.
+ *
+ * @err: not NULL; set with verify=on, unless it is set already
+ */
+void ram_reset_ram_behind_end(Error **err);
+
+/**
  * ram_reset_baseline_of_save: take a baseline of RAM after a save of @s, and
  * make @s the current snapshot
  *

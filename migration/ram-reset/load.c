@@ -246,19 +246,6 @@ static void complete_zeroing(void)
     load.verdict.ram_ended = true;
 }
 
-/*
- * A damaged VM state can have more RAM behind its end, which no point and no
- * template has.
- */
-static void ram_behind_end(void)
-{
-    ram_reset_drop_baseline(RAM_RESET_BLOCKER_DEVICES_BETWEEN_RAM);
-    if (ram_reset_verify_wanted() && !load.verdict.err) {
-        error_setg(&load.verdict.err, "RAM cannot be verified: the VM state "
-                   "has more of it behind its end");
-    }
-}
-
 void ram_reset_load_ram_done(int ret)
 {
     Verdict *v = &load.verdict;
@@ -268,12 +255,10 @@ void ram_reset_load_ram_done(int ret)
     if (!load.active) {
         ram_reset_incoming_ram_done(last_section, ret);
         return;
-    }
-    if (v->ram_ended) {
-        ram_behind_end();
+    } else if (v->ram_ended) {
+        ram_reset_ram_behind_end(&v->err);
         return;
-    }
-    if (!load.plan.ram_end) {
+    } else if (!load.plan.ram_end) {
         ram_sections_note_end(&load.sections);
     }
     /* QEMU has not cleared pages that a mapped-ram snapshot does not store */
@@ -406,7 +391,6 @@ bool ram_reset_load_end(int ret, Error **errp)
         load_note_failure();
     }
     ram_reset_count_load(info);
-
     error_free(load.verdict.err);
     load_plan_clear(&load.plan);
     page_places_free(load.sections.places);

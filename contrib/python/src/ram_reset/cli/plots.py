@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Sequence
 from ram_reset.errors import UsageError
 
 MANY = 5000             # points; more are an image in the SVG
-SETTINGS = {'svg.hashsalt': 'ram-reset', 'svg.fonttype': 'none',
-            'font.family': 'sans-serif', 'font.size': 9, 'axes.grid': True,
-            'grid.alpha': 0.3}
+SETTINGS: Any = {'svg.hashsalt': 'ram-reset', 'svg.fonttype': 'none',
+                 'font.family': 'sans-serif', 'font.size': 9,
+                 'axes.grid': True, 'grid.alpha': 0.3}
 Load = Dict[str, Any]
 
 
