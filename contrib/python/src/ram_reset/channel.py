@@ -245,9 +245,11 @@ class Serial(Channel):
                 'guest agent')
         await self.send(line + '\n')
         await self.expect(rf'ramreset {mark}\r?\n', timeout)
-        found = await self.expect(r'(.*?)ramreset end (\d+)\r?\n', timeout)
-        output = found[1].encode('latin-1').decode(errors='replace')
-        return Result(int(found[2]), output.replace('\r\n', '\n'))
+        # all output is searched for each part that comes: only for a word
+        end = await self.expect(r'ramreset end (\d+)\r?\n', timeout)
+        output = end.string[:end.start()].encode('latin-1').decode(
+            errors='replace')
+        return Result(int(end[1]), output.replace('\r\n', '\n'))
 
 
 class Agent(Channel):
