@@ -13,6 +13,7 @@ from lib.clients import client
 
 CHECKS = client('inspect_ai.util._sandbox.self_check')
 inspect_ai = client('inspect_ai')
+client('inspect_ai.dataset'), client('inspect_ai.solver')
 
 from ram_reset.adapters.inspect import (  # noqa: E402
     MachineConfig, RamResetSandbox)
@@ -86,7 +87,7 @@ def test_samples(task):
         before = await sandbox.exec(['sh', '-c', 'cat secret /etc/motd; ls'])
         assert (before.returncode, before.stdout) == (0, ''), before
         await sandbox.write_file('secret', f'number {number}')
-        await sandbox.exec(['sh', '-c', 'echo changed >/etc/motd; sleep 900 &'])
+        await sandbox.exec(['sh', '-c', 'echo new >/etc/motd; sleep 900 &'])
         assert await sandbox.read_file('secret') == f'number {number}'
         running = await sandbox.exec(['ps'])
         await RamResetSandbox.sample_cleanup('task', settings, found, False)
@@ -96,3 +97,31 @@ def test_samples(task):
         return [await one(number) for number in range(3)]
 
     assert runner.run(all_of_them()) == ['1', '1', '1']
+
+
+def test_eval(tmp_path):
+    """Inspect itself runs a task, with a model that says nothing."""
+    secrets = []
+
+    @inspect_ai.solver.solver
+    def look():
+        async def solve(state, generate):
+            sandbox = inspect_ai.util.sandbox()
+            found = await sandbox.exec(['cat', 'secret', 'given'])
+            secrets.append(found.stdout)
+            await sandbox.write_file('secret', 'of a sample')
+            return state
+        return solve
+
+    spec = inspect_ai.util.SandboxEnvironmentSpec('ram-reset', config(
+        machines=2))
+    samples = [inspect_ai.dataset.Sample(
+        input='?', files={'given': f'{number}'}, setup='#!/bin/sh\necho >>given')
+        for number in range(5)]
+    log, = inspect_ai.eval(
+        inspect_ai.Task(samples, solver=look(), sandbox=spec),
+        model='mockllm/model', display='none', log_dir=str(tmp_path))
+    assert log.status == 'success', log.error
+    assert not [sample.error for sample in log.samples if sample.error]
+    assert sorted(secrets) == [f'{number}\n' for number in range(5)]
+    assert not RamResetSandbox.pools

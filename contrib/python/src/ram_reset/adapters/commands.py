@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Commands of a guest, by its shell.  They may run at once, also by one port."""
+"""Commands of a guest, by its shell; several may run at once."""
 
 import time
 from dataclasses import dataclass

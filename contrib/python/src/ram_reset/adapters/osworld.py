@@ -42,7 +42,7 @@ def free_ports(count: int) -> List[int]:
 
 class RamResetProvider(Provider):
     """
-    One machine.  A name that is not saved means its first state, when OSWorld's
+    One machine.  A name that is not saved means its first state, when the
     server answered.
 
     :param args: of QEMU, without the disk and the network

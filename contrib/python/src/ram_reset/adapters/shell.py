@@ -32,8 +32,8 @@ def decode(text: str, size: int) -> bytes:
         data = b''
     if len(data) != size:
         raise GuestError(
-            f"the guest's reply of {size} bytes is damaged; check that nothing "
-            'else writes to the serial port (Linux: loglevel=1)')
+            f"the guest's reply of {size} bytes is damaged; check that "
+            'nothing else writes to the serial port (Linux: loglevel=1)')
     return data
 
 
