@@ -58,12 +58,33 @@ def test_attach_to_nothing(tmp_path):
         Machine.attach(str(tmp_path / 'qmp'))
 
 
-@pytest.mark.parametrize('name', ('a b', '17', 'é', 'a\nquit', '"'))
+@pytest.mark.parametrize('name', ('a b', '17', 'é', 'a\nquit', '"',
+                                  'x' * 256))
 def test_names_of_snapshots(start, name):
     machine = start()
     with pytest.raises(UsageError, match='is no name of a snapshot'):
         machine.snapshot(name)
     ping(machine)
+
+
+@pytest.mark.parametrize('name', ('a b', '', '"', 'a\\', 'a\nb', 'x' * 300))
+def test_names_that_are_not_there(start, name):
+    """A restore never returns without a load."""
+    machine = start()
+    with pytest.raises(RefusedError, match='does not exist'):
+        machine.restore(machine.find(name))
+    for line in 'loadvm a b', 'frobnicate':
+        with pytest.raises(RefusedError):
+            machine.human(line)
+    ping(machine)
+
+
+def test_name_with_spaces(start):
+    """An image may have snapshots that others have saved."""
+    machine = start()
+    machine.human('savevm "a \\"b\\""')
+    machine.restore(machine.find('a "b"'))
+    assert machine.last_load().tag == 'a "b"'
 
 
 def test_errors_pass_qemus_sentence_on(start):

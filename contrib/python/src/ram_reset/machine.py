@@ -11,7 +11,7 @@ from typing import (Any, Coroutine, Dict, List, Mapping, Optional,
 from ram_reset.channel import Agent, Channel, Result, Serial
 from ram_reset.disks import Disks, find_disks, image_tool
 from ram_reset.errors import RefusedError, UsageError
-from ram_reset.monitor import Address, Monitor
+from ram_reset.monitor import Address, Monitor, word
 from ram_reset.process import Folder, Process
 from ram_reset.restorer import Restorer
 from ram_reset.spec import OBJECT, AnyDisks, Snapshot, Spec
@@ -19,6 +19,7 @@ from ram_reset.statistics import Load, Statistics
 
 T = TypeVar('T')
 Self = TypeVar('Self', bound='Machine')
+LONGEST_NAME = 255      # QEMU cuts longer ones
 
 
 class Machine:
@@ -228,9 +229,11 @@ class Machine:
             a snapshot that has the name
         """
         name = name or f'py-{uuid.uuid4().hex[:12]}'
-        if not re.fullmatch(r'[\w.-]*[A-Za-z_][\w.-]*', name, re.ASCII):
-            raise UsageError(f"'{name}' is no name of a snapshot; use letters, "
-                             'digits and - _ . but not digits only')
+        if not re.fullmatch(r'[\w.-]*[A-Za-z_][\w.-]*', name, re.ASCII) or \
+                len(name) > LONGEST_NAME:
+            raise UsageError(f"'{name}' is no name of a snapshot; use at most "
+                             f'{LONGEST_NAME} letters, digits and - _ . but '
+                             'not digits only')
         await self._alone(self.human(f'savevm {name}'))
         return self.find(name)
 
@@ -251,7 +254,7 @@ class Machine:
 
     async def delete(self, snapshot: Snapshot) -> None:
         """Delete a snapshot."""
-        await self._alone(self.human(f'delvm {self._tag(snapshot)}'))
+        await self._alone(self.human(f'delvm {word(self._tag(snapshot))}'))
 
     async def restore(self, snapshot: Snapshot, *, run: Optional[bool] = None
                       ) -> None:

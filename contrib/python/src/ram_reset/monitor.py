@@ -21,6 +21,14 @@ logging.getLogger('qemu.qmp').addHandler(logging.NullHandler())
 BROKEN = (QMPError, OSError, EOFError)
 
 
+def word(text: str) -> str:
+    """One argument of a command of the human monitor."""
+    if re.fullmatch(r'[\w.-]+', text):
+        return text
+    text = re.sub(r'(["\\])', r'\\\1', text)
+    return '"' + text.replace('\n', '\\n').replace('\r', '\\r') + '"'
+
+
 class Monitor:
     """
     A connection; its commands may be sent from several tasks at once.
@@ -85,7 +93,8 @@ class Monitor:
         output = str(await self.execute('human-monitor-command',
                                         {'command-line': line}))
         # details of an error are printed before the error
-        if re.search('^Error:', output, re.MULTILINE):
+        if re.search('^(Error: |unknown command: |Try "help )', output,
+                     re.MULTILINE):
             raise RefusedError(f"'{line}'", output.strip())
         return output.strip()
 

@@ -7,7 +7,7 @@ from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence
 
 from ram_reset.channel import Channel
 from ram_reset.errors import FailedLoadError, GuestError, RefusedError
-from ram_reset.monitor import Monitor
+from ram_reset.monitor import Monitor, word
 
 DEAD = 'shutdown', 'internal-error', 'guest-panicked'
 PATIENCE = 10.0         # seconds
@@ -70,7 +70,7 @@ class Restorer:
         return await run_state(self._monitor)
 
     async def _load(self, tag: str) -> Optional[RefusedError]:
-        return await _failure(self._monitor.human(f'loadvm {tag}'))
+        return await _failure(self._monitor.human(f'loadvm {word(tag)}'))
 
     async def restore(self, tag: str, run: Optional[bool]) -> None:
         """See Machine.restore()."""
