@@ -4,7 +4,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from typing import (AsyncIterator, Awaitable, Callable, Iterable, List,
-                    Sequence, Tuple, TypeVar)
+                    Optional, Sequence, Tuple, TypeVar)
 
 from ram_reset.errors import LostError, UsageError
 from ram_reset.machine import Machine
@@ -24,7 +24,9 @@ class Pool:
     def __init__(self) -> None:
         """Use of()."""
         self._all: List[Machine] = []
-        self._idle: 'asyncio.Queue[Ready]' = asyncio.Queue()
+        self._taken: List[Machine] = []
+        # None wakes all that wait when no machine is left
+        self._idle: 'asyncio.Queue[Optional[Ready]]' = asyncio.Queue()
 
     @classmethod
     async def of(cls, machine: Machine, count: int) -> 'Pool':
@@ -60,6 +62,7 @@ class Pool:
     async def close(self) -> None:
         """Close all machines."""
         machines, self._all = self._all, []
+        self._idle.put_nowait(None)
         await asyncio.gather(*(machine.close() for machine in machines))
 
     async def __aenter__(self) -> 'Pool':
@@ -75,19 +78,27 @@ class Pool:
                 raise LostError('no machine of the pool is left; see their '
                                 'errors, or make another pool')
             ready = await self._idle.get()
-            if not self._all:
-                self._idle.put_nowait(ready)    # for others that wait
+            if not ready or not self._all:
+                self._idle.put_nowait(None)     # for others that wait
                 continue
+            self._taken.append(ready[0])
             try:
                 await ready[0].resume()
             except LostError:
                 await self._drop(ready)
+            except BaseException:
+                await self.give(ready)
+                raise
             else:
                 return ready
 
     async def give(self, ready: Ready) -> None:
         """Take a machine back, to its state in the pool."""
         machine, snapshot = ready
+        if machine not in self._taken:
+            raise UsageError(f'machine {machine.name} is not taken; give each '
+                             'machine back once')
+        self._taken.remove(machine)
         try:
             await machine.restore(snapshot, run=False)
         except BaseException:
@@ -97,11 +108,13 @@ class Pool:
 
     async def _drop(self, ready: Ready) -> None:
         machine = ready[0]
+        if machine in self._taken:
+            self._taken.remove(machine)
         if machine in self._all:
             self._all.remove(machine)
         await machine.close()
         if not self._all:
-            self._idle.put_nowait(ready)        # wakes those that wait
+            self._idle.put_nowait(None)
 
     @asynccontextmanager
     async def machine(self) -> AsyncIterator[Machine]:
@@ -138,7 +151,7 @@ class Pool:
                 if failures:
                     return
 
-        await asyncio.gather(*(worker() for _ in self._all))
+        await asyncio.gather(*(worker() for _ in range(max(len(self._all), 1))))
         if failures:
             raise failures[0]
         return [result for _, result in sorted(results, key=lambda r: r[0])]
