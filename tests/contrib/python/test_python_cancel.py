@@ -9,7 +9,7 @@ import pytest
 from ram_reset import LostError, UsageError, aio
 
 from lib import package
-from lib.patience import patience
+from lib.patience import Limit, patience
 
 
 async def start() -> aio.Machine:
@@ -66,5 +66,47 @@ def test_pool_that_is_closed():
 
         with pytest.raises(LostError, match='no machine of the pool'):
             await pool.map(nothing, [1])
+
+    asyncio.run(work())
+
+
+def test_call_after_a_cancelled_restore():
+    """It finds the machine at the snapshot, and its input is not dropped."""
+    async def work() -> None:
+        async with await start() as machine:
+            clean = await machine.snapshot()
+            for number in range(1, 60):
+                call = asyncio.ensure_future(machine.restore(clean))
+                for _ in range(number % 20):
+                    await asyncio.sleep(0)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+                await machine.serial.send(f'\nping {number:x}\n')
+                await machine.serial.expect(f'pong {number:x}\n', patience(10))
+
+    asyncio.run(work())
+
+
+def test_fork_that_is_cancelled(tmp_path, monkeypatch):
+    """Nobody has its children: they end."""
+    monkeypatch.setattr('tempfile.tempdir', str(tmp_path))
+    monkeypatch.setattr('ram_reset.process.SHM', str(tmp_path))
+
+    async def work() -> None:
+        async with await start() as machine:
+            for seconds in 0.001, 0.02, 0.1:
+                call = asyncio.ensure_future(machine.fork())
+                await asyncio.sleep(seconds)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+            for count in 0, -1:
+                with pytest.raises(UsageError, match='at least 1'):
+                    await machine.fork(count)
+            assert await machine.status() == 'running'
+        limit = Limit(20)
+        # children have it, too
+        while list(tmp_path.iterdir()):
+            assert not limit.over()
+            await asyncio.sleep(0.01)
 
     asyncio.run(work())

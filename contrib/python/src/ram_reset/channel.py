@@ -162,6 +162,7 @@ class Channel:
         await self.write(text.encode())
 
     async def write(self, data: bytes) -> None:
+        await self._monitor.settle()
         if not self._socket:
             raise GuestError(f'the {self._device} is not connected')
         send = asyncio.ensure_future(
@@ -204,6 +205,7 @@ class Channel:
     async def _wait(self, find: Callable[[], Optional[T]], what: str,
                     timeout: float) -> T:
         """Look at all that has come, again when there is more."""
+        await self._monitor.settle()
         deadline = time.monotonic() + timeout
         while True:
             self._changed.clear()

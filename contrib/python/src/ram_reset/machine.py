@@ -4,8 +4,9 @@
 import asyncio
 import re
 import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import (Any, Coroutine, Dict, List, Mapping, Optional,
+from typing import (Any, Callable, Coroutine, Dict, List, Mapping, Optional,
                     Sequence, Tuple, Type, TypeVar, Union)
 
 from ram_reset.channel import Agent, Channel, Result, Serial
@@ -170,10 +171,12 @@ class Machine:
     async def execute(self, command: str,
                       arguments: Optional[Mapping[str, object]] = None) -> Any:
         """A command of QMP, and its return value."""
+        await self._monitor.settle()
         return await self._monitor.execute(command, arguments)
 
     async def human(self, line: str) -> str:
         """A command of the human monitor, and its output."""
+        await self._monitor.settle()
         return await self._monitor.human(line)
 
     @property
@@ -185,14 +188,25 @@ class Machine:
         """The output of a QEMU that was started here."""
         return self._process.log() if self._process else ''
 
-    async def _alone(self, work: 'Coroutine[Any, Any, T]') -> T:
-        """Work that nothing overlaps, and that a cancel does not cut."""
+    async def _alone(self, work: 'Coroutine[Any, Any, T]', undo: Optional[
+            'Callable[[asyncio.Future[T]], None]'] = None) -> T:
+        """
+        Work that nothing overlaps, and that a cancel does not cut.
+
+        :param undo: called after it if it was cancelled
+        """
         async def locked() -> T:
             async with self._lock:
                 return await work
         task = asyncio.ensure_future(locked())
         task.add_done_callback(lambda t: t.cancelled() or t.exception())
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._monitor.abandon(task)
+            if undo:
+                task.add_done_callback(undo)
+            raise
 
     # State
 
@@ -234,7 +248,7 @@ class Machine:
             raise UsageError(f"'{name}' is no name of a snapshot; use at most "
                              f'{LONGEST_NAME} letters, digits and - _ . but '
                              'not digits only')
-        await self._alone(self.human(f'savevm {name}'))
+        await self._alone(self._monitor.human(f'savevm {name}'))
         return self.find(name)
 
     def find(self, name: str) -> Snapshot:
@@ -254,7 +268,8 @@ class Machine:
 
     async def delete(self, snapshot: Snapshot) -> None:
         """Delete a snapshot."""
-        await self._alone(self.human(f'delvm {word(self._tag(snapshot))}'))
+        await self._alone(self._monitor.human(
+            f'delvm {word(self._tag(snapshot))}'))
 
     async def restore(self, snapshot: Snapshot, *, run: Optional[bool] = None
                       ) -> None:
@@ -293,13 +308,21 @@ class Machine:
         if not (self._spec and self._folder and self._disks):
             raise UsageError('only a machine that was started here can be '
                              'forked; use start()')
+        if count < 1:
+            raise UsageError(f'{count} forks are none; ask for at least 1')
+
+        def close(task: 'asyncio.Future[List[Self]]') -> None:
+            if not task.cancelled() and not task.exception():
+                for child in task.result():
+                    asyncio.ensure_future(child.close())
+
         return await self._alone(self._fork(
-            count, self._spec, self._folder, self._disks))
+            count, self._spec, self._folder, self._disks), close)
 
     async def _fork(self: Self, count: int, spec: Spec, family: Folder,
                     disks: Disks) -> List[Self]:
         self._forks += 1
-        memory = await self.execute('query-memory-size-summary')
+        memory = await self._monitor.execute('query-memory-size-summary')
         state = family.for_memory(sum(memory.values())) / \
             f'{self.name}-{self._forks}'
 
@@ -309,10 +332,14 @@ class Machine:
                 spec, family, folder, disks.fork(folder), '-incoming', 'defer',
                 state=state)
 
-        await self._freeze(state, disks, family.new('frozen'))
-        found = await asyncio.gather(*(child() for _ in range(count)),
-                                     return_exceptions=True)
-        state.unlink()          # children have mapped it
+        try:
+            await self._freeze(state, disks, family.new('frozen'))
+            found = await asyncio.gather(*(child() for _ in range(count)),
+                                         return_exceptions=True)
+        finally:
+            # children have mapped it
+            with suppress(FileNotFoundError):
+                state.unlink()
         children = [f for f in found if not isinstance(f, BaseException)]
         for failure in found:
             if isinstance(failure, BaseException):
@@ -326,7 +353,7 @@ class Machine:
         new = {node: f'fork{self._forks}-{number}'
                for number, node in enumerate(disks.of_guest())}
         for node, top in new.items():
-            await self.execute('blockdev-add', {
+            await self._monitor.execute('blockdev-add', {
                 'driver': 'qcow2', 'node-name': top, 'backing': None,
                 'file': {'driver': 'file',
                          'filename': str(overlays.files[node])}})
@@ -337,8 +364,9 @@ class Machine:
                           for node, top in new.items()]})
         finally:
             # also a job that fails may have given disks their overlays
-            used = {device['inserted']['node-name'] for device in
-                    await self.execute('query-block') if 'inserted' in device}
+            found = await self._monitor.execute('query-block')
+            used = {device['inserted']['node-name'] for device in found
+                    if 'inserted' in device}
             if used.intersection(new.values()):
                 self._tops.update(new)
                 self._disks = overlays

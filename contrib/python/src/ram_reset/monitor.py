@@ -6,7 +6,7 @@ import itertools
 import logging
 import re
 import socket
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from qemu.qmp import EventListener, ExecuteError, QMPClient, QMPError
 from qemu.qmp.protocol import Runstate
@@ -43,6 +43,7 @@ class Monitor:
         self._lost = lost or (lambda: LostError(
             'QEMU has closed the monitor connection; see its log'))
         self._jobs = itertools.count(1)
+        self._abandoned: 'Set[asyncio.Future[Any]]' = set()
 
     async def connect(self, address: Address,
                       lost: Optional[Callable[[], Error]] = None) -> None:
@@ -53,6 +54,16 @@ class Monitor:
             raise lost() if lost else StartError(
                 f'{address} cannot be connected to ({e}); give the address of '
                 'a QMP monitor that nobody else uses') from e
+
+    def abandon(self, work: 'asyncio.Future[Any]') -> None:
+        """Work goes on, although its caller was cancelled."""
+        self._abandoned.add(work)
+        work.add_done_callback(self._abandoned.discard)
+
+    async def settle(self) -> None:
+        """Wait for work that goes on."""
+        while self._abandoned:
+            await asyncio.wait(set(self._abandoned))
 
     @property
     def connected(self) -> bool:
