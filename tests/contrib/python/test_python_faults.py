@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,53 @@ def test_python_that_ends(tmp_path, fast_accel, how):
     assert err == '' if how == 'end' else err.endswith('KeyboardInterrupt\n')
     assert not any(Path(f'/proc/{pid}').exists() for pid in pids)
     assert not list(tmp_path.iterdir())
+
+
+def in_a_child(call) -> int:
+    """The exit status of a process that os.fork() makes."""
+    pid = os.fork()
+    if not pid:
+        signal.alarm(int(patience(30)))
+        try:
+            call()
+            status = 0
+        except BaseException:
+            status = 1
+        # as the end of Python would, but without pytest's own
+        weakref.finalize._exitfunc()
+        os._exit(status)
+    return os.waitpid(pid, 0)[1]
+
+
+def test_process_that_forks(start):
+    """A machine is of one process; others may start their own."""
+    machine = start()
+    clean = machine.snapshot()
+
+    def use_it() -> None:
+        for call in (machine.status, machine.fork, lambda: machine.run('x'),
+                     lambda: machine.restore(clean)):
+            with pytest.raises(UsageError, match='os.fork'):
+                call()
+        machine.close()
+
+    assert in_a_child(use_it) == 0
+    assert in_a_child(lambda: ping(start())) == 0
+    machine.restore(clean)
+    ping(machine)
+    child, = machine.fork()
+    ping(child)
+    child.close()
+
+
+def test_use_after_close(start):
+    machine = start()
+    clean = machine.snapshot()
+    machine.close()
+    for call in machine.status, lambda: machine.restore(clean):
+        with pytest.raises(LostError, match='has ended with status'):
+            call()
+    assert machine.log() == ''
 
 
 def test_all_errors_have_a_base():

@@ -321,8 +321,8 @@ class Machine:
 
     async def _fork(self: Self, count: int, spec: Spec, family: Folder,
                     disks: Disks) -> List[Self]:
-        self._forks += 1
         memory = await self._monitor.execute('query-memory-size-summary')
+        self._forks += 1
         state = family.for_memory(sum(memory.values())) / \
             f'{self.name}-{self._forks}'
 

@@ -4,6 +4,7 @@
 import asyncio
 import itertools
 import logging
+import os
 import re
 import socket
 from typing import Any, Callable, Mapping, Optional, Sequence, Set, Tuple, Union
@@ -11,7 +12,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Set, Tuple, Union
 from qemu.qmp import EventListener, ExecuteError, QMPClient, QMPError
 from qemu.qmp.protocol import Runstate
 
-from ram_reset.errors import Error, LostError, RefusedError, StartError
+from ram_reset.errors import (Error, LostError, RefusedError, StartError,
+                              UsageError)
 
 Address = Union[str, Tuple[str, int], socket.socket]
 
@@ -43,6 +45,7 @@ class Monitor:
         self._lost = lost or (lambda: LostError(
             'QEMU has closed the monitor connection; see its log'))
         self._jobs = itertools.count(1)
+        self._owner = os.getpid()
         self._abandoned: 'Set[asyncio.Future[Any]]' = set()
 
     async def connect(self, address: Address,
@@ -62,6 +65,7 @@ class Monitor:
 
     async def settle(self) -> None:
         """Wait for work that goes on."""
+        self._check_owner()
         while self._abandoned:
             await asyncio.wait(set(self._abandoned))
 
@@ -79,7 +83,14 @@ class Monitor:
         while self.connected:
             await self._client.runstate_changed()
 
+    def _check_owner(self) -> None:
+        if os.getpid() != self._owner:
+            raise UsageError(f'the machine is of process {self._owner}; after '
+                             'os.fork(), start another one, or use it there')
+
     async def close(self) -> None:
+        if os.getpid() != self._owner:
+            return
         try:
             await self._client.disconnect()
         except BROKEN:
@@ -88,6 +99,7 @@ class Monitor:
     async def execute(self, command: str,
                       arguments: Optional[Mapping[str, object]] = None) -> Any:
         """A QMP command's return value."""
+        self._check_owner()
         if not self.connected:
             await self.close()
             raise self._lost()

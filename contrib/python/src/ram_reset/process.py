@@ -16,6 +16,12 @@ SHM = '/dev/shm'
 LAST_WORDS = 2000       # characters
 
 
+def _if_owner(owner: int, call: Callable[..., object], *args: object) -> None:
+    """Not in a process that os.fork() has made of the owner."""
+    if os.getpid() == owner:
+        call(*args)
+
+
 class Folder:
     """
     A temporary folder shared by a machine and its forks.  It is removed when
@@ -27,16 +33,19 @@ class Folder:
         self._users = self._made = 0
         self._memory: Optional[Path] = None
         self._remove_memory: Optional[Callable[[], object]] = None
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path,
-                                        ignore_errors=True)
+        self._remove = self._remover(self.path)
+
+    def _remover(self, path: Path) -> Callable[[], object]:
+        ignore_errors = True
+        return weakref.finalize(self, _if_owner, os.getpid(), shutil.rmtree,
+                                path, ignore_errors)
 
     def for_memory(self, size: int) -> Path:
         """A folder, in memory if there is room for so many bytes."""
         if not self._memory:
             self._memory = Path(tempfile.mkdtemp(prefix='ram-reset-', dir=SHM)
                                 if os.access(SHM, os.W_OK) else self.path)
-            self._remove_memory = weakref.finalize(
-                self, shutil.rmtree, self._memory, ignore_errors=True)
+            self._remove_memory = self._remover(self._memory)
         return self._memory if shutil.disk_usage(self._memory).free > size \
             else self.path
 
@@ -76,7 +85,8 @@ class Process:
         with theirs, open(log, 'wb') as output:
             self._popen = self._start(theirs, output)
         self.pid = self._popen.pid
-        self.kill = weakref.finalize(self, _end, self._popen)
+        self.kill = weakref.finalize(self, _if_owner, os.getpid(), _end,
+                                     self._popen)
 
     def _start(self, monitor: socket.socket,
                output: IO[bytes]) -> 'subprocess.Popen[bytes]':
@@ -95,8 +105,11 @@ class Process:
                 'the path of a QEMU with RAM reset') from e
 
     def log(self) -> str:
-        """QEMU's output."""
-        return self.log_file.read_text(errors='replace').strip()
+        """QEMU's output; '' when the machine has been closed."""
+        try:
+            return self.log_file.read_text(errors='replace').strip()
+        except FileNotFoundError:
+            return ''
 
     def terminate(self, seconds: float) -> None:
         """Ask QEMU to end, so that it completes its images."""

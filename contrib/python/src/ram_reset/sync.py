@@ -2,6 +2,7 @@
 """The synchronous twins: one loop in a thread of its own serves them all."""
 
 import asyncio
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,11 @@ class _Loop:
         self._lock = threading.Lock()
         self._loop: Optional[asyncio.AbstractEventLoop] = None
 
+    def forget(self) -> None:
+        """A process that os.fork() has made has no thread of it."""
+        self._lock = threading.Lock()
+        self._loop = None
+
     def wait(self, work: 'Coroutine[Any, Any, T]') -> T:
         """Do work; an interrupt of the caller cancels it."""
         with self._lock:
@@ -53,7 +59,9 @@ class _Loop:
             raise
 
 
-_wait = _Loop().wait
+_loop = _Loop()
+_wait = _loop.wait
+os.register_at_fork(after_in_child=_loop.forget)
 
 
 class Channel(Generic[ChannelT]):
