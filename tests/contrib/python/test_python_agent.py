@@ -4,6 +4,7 @@
 # Takes: 20 s
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from ram_reset import GuestError, Machine, Pool, Result
@@ -35,6 +36,25 @@ def test_commands(agent):
     # a large answer comes in many parts
     said = agent.run('head -c 1000000 /dev/zero | tr "\\0" x', patience(20))
     assert said.output == 'x' * 1000000
+
+
+def test_threads(agent):
+    """Each gets the answer to its own question."""
+    def ask(number: int) -> str:
+        return agent.run(f'echo {number}', patience(20)).output
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(ask, range(24))) == [
+            f'{number}\n' for number in range(24)]
+
+
+def test_question_that_nobody_reads(agent):
+    child, = agent.fork()
+    with child:
+        child.agent.execute('guest-ping', timeout=patience(20))
+        child.pause()
+        with pytest.raises(GuestError, match='takes no input'):
+            child.agent.execute('guest-ping', {'x': 'x' * 3000000}, 0.5)
 
 
 def test_restores(agent):

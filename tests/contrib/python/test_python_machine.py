@@ -4,11 +4,14 @@
 # Takes: 20 s
 
 import asyncio
+import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ram_reset import Disk, Machine, Pool, RefusedError, UsageError, aio
+from ram_reset import (Disk, GuestError, Machine, Pool, RefusedError, Result,
+                       UsageError, aio)
 
 from lib import package, products
 from lib.machine import MIB, run_quietly
@@ -94,6 +97,24 @@ def test_shell(shell):
         child.restore(clean)
         said = child.run('echo $state; cat /run/file').output
         assert said == 'before\nbefore\n'
+
+
+def test_answers(shell):
+    """A command may say anything, and a load ends it."""
+    child, = shell.fork()
+    with child, ThreadPoolExecutor(1) as thread:
+        assert child.run('echo ramreset end 5; false') == \
+            Result(1, 'ramreset end 5\n')
+        clean = child.snapshot()
+        call = thread.submit(child.run, 'echo begun; sleep 1000',
+                             patience(60))
+        limit = Limit(60)
+        while not re.search('^begun', child.serial.text, re.MULTILINE):
+            assert not limit.over()
+        child.restore(clean)
+        with pytest.raises(GuestError, match='a load has dropped the answer'):
+            call.result()
+        assert child.run('echo next').output == 'next\n'
 
 
 def test_fork(shell):

@@ -57,6 +57,7 @@ class Channel:
         self._changed = asyncio.Event()
         self._closed = False
         self._loads = 0
+        self._asking = asyncio.Lock()   # held until the answer has come
         self._listener: Optional[Callable[[bytes], None]] = None
         self._sends: 'set[asyncio.Future[None]]' = set()
 
@@ -147,6 +148,7 @@ class Channel:
         if drop:
             self._text = b''
             self._loads += 1
+            self._changed.set()
 
     # Text
 
@@ -184,6 +186,13 @@ class Channel:
                              f'({error.strerror})') from error
         send.result()
 
+    async def _say(self, data: bytes, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self.write(data), timeout)
+        except asyncio.TimeoutError:
+            raise GuestError(f'no answer from the guest in {timeout:g} s; the '
+                             f'{self._device} takes no input') from None
+
     async def expect(self, pattern: str, timeout: float = 30.0
                      ) -> 're.Match[str]':
         """
@@ -192,6 +201,10 @@ class Channel:
         :param pattern: a regular expression, with MULTILINE and DOTALL
         :param timeout: in seconds
         """
+        return await self._expect(pattern, timeout)
+
+    async def _expect(self, pattern: str, timeout: float,
+                      load: Optional[int] = None) -> 're.Match[str]':
         regex = re.compile(pattern, re.MULTILINE | re.DOTALL)
 
         def find() -> 'Optional[re.Match[str]]':
@@ -202,15 +215,22 @@ class Channel:
                 self._text = text[match.end():].encode('latin-1')
             return match
 
-        return await self._wait(find, f'no {pattern!r}', timeout)
+        return await self._wait(find, f'no {pattern!r}', timeout, load)
 
     async def _wait(self, find: Callable[[], Optional[T]], what: str,
-                    timeout: float) -> T:
-        """Look at all that has come, again when there is more."""
+                    timeout: float, load: Optional[int] = None) -> T:
+        """
+        Look at all that has come, again when there is more.
+
+        :param load: the number of loads when it was asked for
+        """
         await self._monitor.settle()
         deadline = time.monotonic() + timeout
         while True:
             self._changed.clear()
+            if load not in (None, self._loads):
+                raise GuestError('a load has dropped the answer from the '
+                                 f'{self._device}; ask again')
             found = find()
             if found is not None:
                 return found
@@ -241,16 +261,19 @@ class Serial(Channel):
         mark = f'{uuid.uuid4().hex[:8]}-{next(self._numbers)}'
         # the terminal's echo has the quotes, the output has not
         line = (f"echo 'ram''reset {mark}'; {{ {command}; }} 2>&1; "
-                f"echo 'ram''reset end' $?")
+                f"echo 'ram''reset end' {mark} $?")
         if len(line.encode()) > LONGEST or '\n' in command:
             raise GuestError(
                 f'a command for the serial port is one line of at most '
                 f'{LONGEST} bytes; put a longer one into a file, or use the '
                 'guest agent')
-        await self.send(line + '\n')
-        await self.expect(rf'ramreset {mark}\r?\n', timeout)
-        # all output is searched for each part that comes: only for a word
-        end = await self.expect(r'ramreset end (\d+)\r?\n', timeout)
+        async with self._asking:
+            load = self._loads
+            await self._say(line.encode() + b'\n', timeout)
+            await self._expect(rf'ramreset {mark}\r?\n', timeout, load)
+            # all output is searched for each part that comes: only for a word
+            end = await self._expect(rf'ramreset end {mark} (\d+)\r?\n',
+                                     timeout, load)
         output = end.string[:end.start()].encode('latin-1').decode(
             errors='replace')
         return Result(int(end[1]), output.replace('\r\n', '\n'))
@@ -269,15 +292,16 @@ class Agent(Channel):
         number = uuid.uuid4().int & 0x7fffffff
         self._text = b''
         # the byte ends a message that was cut
-        await self.write(b'\xff' + json.dumps({
+        load = self._loads
+        await self._say(b'\xff' + json.dumps({
             'execute': 'guest-sync-delimited',
-            'arguments': {'id': number}}).encode() + b'\n')
+            'arguments': {'id': number}}).encode() + b'\n', timeout)
         wanted = b'\xff{"return": %d}\n' % number
-        while not (await self._line(timeout)).endswith(wanted):
+        while not (await self._line(timeout, load)).endswith(wanted):
             pass
-        self._synced = self._loads
+        self._synced = load
 
-    async def _line(self, timeout: float) -> bytes:
+    async def _line(self, timeout: float, load: int) -> bytes:
         searched = 0
 
         def find() -> Optional[bytes]:
@@ -288,18 +312,19 @@ class Agent(Channel):
             self._text = rest if end else self._text
             return line or None
 
-        return await self._wait(find, 'no answer', timeout)
+        return await self._wait(find, 'no answer', timeout, load)
 
     async def execute(self, command: str,
                       arguments: Optional[Mapping[str, object]] = None,
                       timeout: float = 30.0) -> Any:
         """A command of the agent, and its return value."""
-        await self._sync(timeout)
-        synced, self._synced = self._synced, -1
-        await self.send(json.dumps({'execute': command,
-                                    'arguments': arguments or {}}) + '\n')
-        reply = json.loads(await self._line(timeout))
-        self._synced = synced       # no reply is outstanding
+        async with self._asking:
+            await self._sync(timeout)
+            load, self._synced = self._synced, -1
+            question = {'execute': command, 'arguments': arguments or {}}
+            await self._say(json.dumps(question).encode() + b'\n', timeout)
+            reply = json.loads(await self._line(timeout, load))
+            self._synced = load         # no reply is outstanding
         if 'error' in reply:
             raise GuestError(f'the guest agent refuses {command}: '
                              f'{reply["error"]["desc"]}')
