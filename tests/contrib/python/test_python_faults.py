@@ -59,6 +59,16 @@ def test_attach_to_nothing(tmp_path):
         Machine.attach(str(tmp_path / 'qmp'))
 
 
+def test_attach_to_a_monitor_in_use(start, tmp_path, monkeypatch):
+    path = str(tmp_path / 'qmp')
+    start('-qmp', f'unix:{path},server=on,wait=off')
+    monkeypatch.setattr('ram_reset.monitor.GREETING', 1)
+    with Machine.attach(path) as machine:
+        with pytest.raises(StartError, match='no greeting'):
+            Machine.attach(path)
+        assert machine.status() == 'running'
+
+
 @pytest.mark.parametrize('name', ('a b', '17', 'é', 'a\nquit', '"',
                                   'x' * 256))
 def test_names_of_snapshots(start, name):

@@ -21,6 +21,7 @@ Address = Union[str, Tuple[str, int], socket.socket]
 logging.getLogger('qemu.qmp').addHandler(logging.NullHandler())
 
 BROKEN = (QMPError, OSError, EOFError)
+GREETING = 10.0         # seconds
 
 
 def word(text: str) -> str:
@@ -52,11 +53,13 @@ class Monitor:
                       lost: Optional[Callable[[], Error]] = None) -> None:
         """:param lost: makes the error for a QEMU that was started for it"""
         try:
-            await self._client.connect(address)
-        except BROKEN as e:
+            # QEMU greets one client at a time
+            await asyncio.wait_for(self._client.connect(address),
+                                   None if lost else GREETING)
+        except (*BROKEN, asyncio.TimeoutError) as e:
             raise lost() if lost else StartError(
-                f'{address} cannot be connected to ({e}); give the address of '
-                'a QMP monitor that nobody else uses') from e
+                f'{address} cannot be connected to ({str(e) or "no greeting"}); '
+                'give the address of a QMP monitor that nobody else uses') from e
 
     def abandon(self, work: 'asyncio.Future[Any]') -> None:
         """Work goes on, although its caller was cancelled."""
