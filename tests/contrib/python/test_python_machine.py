@@ -91,6 +91,11 @@ def test_shell(shell):
         assert child.run('echo $0; false').status == 1
         assert child.run('echo one; echo two >&2').output == 'one\ntwo\n'
         assert child.run('printf "\\303\\251x"').output == 'éx'
+        assert child.run('echo a # b').output == 'a\n'
+        assert child.run("echo 'a  b'; (exit 3)").status == 3
+        with pytest.raises(GuestError):
+            child.run('echo "', 1)
+        assert child.run('echo whole').output == 'whole\n'
         child.run('state=before; echo before >/run/file')
         clean = child.snapshot()
         child.run('state=after; echo after >/run/file')

@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import json
 import re
+import shlex
 import socket
 import termios
 import time
@@ -255,12 +256,14 @@ class Serial(Channel):
         """
         Run a command in the shell that reads the serial port.
 
-        :param command: at most 4,000 bytes, in one line
+        :param command: at most 4,000 bytes, in one line; a shell with a line
+            editor may take fewer
         :param timeout: in seconds
         """
         mark = f'{uuid.uuid4().hex[:8]}-{next(self._numbers)}'
         # the terminal's echo has the quotes, the output has not
-        line = (f"echo 'ram''reset {mark}'; {{ {command}; }} 2>&1; "
+        # quoted, a command that has no end does not take the mark's echo
+        line = (f"echo 'ram''reset {mark}'; eval {shlex.quote(command)} 2>&1; "
                 f"echo 'ram''reset end' {mark} $?")
         if len(line.encode()) > LONGEST or '\n' in command:
             raise GuestError(
