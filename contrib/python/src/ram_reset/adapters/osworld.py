@@ -27,13 +27,14 @@ ARGS = ('-machine', 'q35', '-accel', 'kvm', '-cpu', 'host', '-smp', '4',
 # of the guest: OSWorld's server, Chromium, VNC and VLC
 PORTS = (5000, 9222, 5900, 8080)
 POLL = 0.1              # seconds
+HOST = '127.0.0.1'
 
 
 def free_ports(count: int) -> List[int]:
     """Of this host.  Nothing keeps them from others."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
-        one.bind(('127.0.0.1', 0))
+        one.bind((HOST, 0))
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()
@@ -68,7 +69,7 @@ class RamResetProvider(Provider):
         if self.machine:
             return      # it has been reverted
         self._ports = free_ports(len(PORTS))
-        forwards = ''.join(f',hostfwd=tcp:127.0.0.1:{here}-:{there}'
+        forwards = ''.join(f',hostfwd=tcp:{HOST}:{here}-:{there}'
                            for here, there in zip(self._ports, PORTS))
         settings = {'disks': [path_to_vm] if path_to_vm else None,
                     **self._settings}
@@ -89,7 +90,7 @@ class RamResetProvider(Provider):
         while True:
             try:
                 with urllib.request.urlopen(
-                        f'http://127.0.0.1:{self._ports[0]}/screenshot',
+                        f'http://{HOST}:{self._ports[0]}/screenshot',
                         timeout=10) as reply:
                     if reply.status == 200:
                         return
