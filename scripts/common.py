@@ -28,7 +28,9 @@ HOOK_LIMIT = 3
 OVERLAY_DIRS = ('include', 'qapi', 'system', 'migration', 'hw', 'contrib',
                 'tests/unit', 'tests/qtest', 'docs/specs', 'docs/system',
                 'docs/devel', 'configs')
-IGNORED = re.compile(r'^\.|~$|\.orig$|\.rej$|\.pyc$|^__pycache__$')
+# build and .egg-info are what pip leaves beside a package
+IGNORED = re.compile(r'^\.|~$|\.orig$|\.rej$|\.pyc$|^__pycache__$|^build$|'
+                     r'\.egg-info$')
 
 
 class Failure(Exception):
