@@ -3,6 +3,8 @@
 
 from pathlib import Path
 
+from ram_reset import aio
+
 from lib import products
 from lib.machine import MIB, start_line
 from lib.patience import patience
@@ -10,6 +12,7 @@ from lib.patience import patience
 SOURCE = products.REPO / 'contrib/python/src'
 QEMU = str(products.QEMU)
 RAM = 64 * MIB
+READY = r'^ready 3 [^\n]*\n'
 
 
 def options(accel: str, ram: int) -> list[str]:
@@ -29,6 +32,13 @@ def shell(accel: str = 'tcg', initramfs: Path | None = None) -> list[str]:
             '-initrd', str(initramfs or products.initramfs()), '-append',
             'console=ttyS0 loglevel=1 edd=off no_timer_check '
             'rdinit=/bin/busybox -- sh']
+
+
+async def start_ring3(accel: str) -> aio.Machine:
+    """Such a guest, which waits for commands."""
+    machine = await aio.Machine.start(ring3(accel), qemu=QEMU, serial=True)
+    await machine.serial.expect(READY, patience(60))
+    return machine
 
 
 def set_up_shell(machine) -> None:

@@ -19,7 +19,7 @@ def start(fast_accel) -> Iterator[Callable[..., Machine]]:
         machine = Machine.start([*package.ring3(fast_accel), *args],
                                 qemu=package.QEMU, serial=True, **kwargs)
         machines.append(machine)
-        machine.serial.expect(r'^ready 3 [^\n]*\n', patience(60))
+        machine.serial.expect(package.READY, patience(60))
         return machine
 
     yield run

@@ -12,17 +12,10 @@ from lib import package
 from lib.patience import Limit, patience
 
 
-async def start() -> aio.Machine:
-    machine = await aio.Machine.start(
-        package.ring3('tcg'), qemu=package.QEMU, serial=True)
-    await machine.serial.expect(r'^ready 3 [^\n]*\n', patience(60))
-    return machine
-
-
 def test_take_that_is_cancelled():
     """The machine stays in the pool."""
     async def work() -> None:
-        async with await aio.Pool.of(await start(), 1) as pool:
+        async with await aio.Pool.of(await package.start_ring3('tcg'), 1) as pool:
             for number in range(12):
                 call = asyncio.ensure_future(pool.take())
                 for _ in range(number):
@@ -39,7 +32,7 @@ def test_take_that_is_cancelled():
 
 def test_machine_that_is_given_twice():
     async def work() -> None:
-        async with await aio.Pool.of(await start(), 1) as pool:
+        async with await aio.Pool.of(await package.start_ring3('tcg'), 1) as pool:
             ready = await pool.take()
             await pool.give(ready)
             with pytest.raises(UsageError, match='is not taken; give each'):
@@ -52,7 +45,7 @@ def test_machine_that_is_given_twice():
 def test_pool_that_is_closed():
     """It has nothing that is waited for, and does no work."""
     async def work() -> None:
-        pool = await aio.Pool.of(await start(), 1)
+        pool = await aio.Pool.of(await package.start_ring3('tcg'), 1)
         await pool.take()
         calls = [asyncio.ensure_future(pool.take()) for _ in range(2)]
         await asyncio.sleep(0)
@@ -73,7 +66,7 @@ def test_pool_that_is_closed():
 def test_call_after_a_cancelled_restore():
     """It finds the machine at the snapshot, and its input is not dropped."""
     async def work() -> None:
-        async with await start() as machine:
+        async with await package.start_ring3('tcg') as machine:
             clean = await machine.snapshot()
             for number in range(1, 60):
                 call = asyncio.ensure_future(machine.restore(clean))
@@ -93,7 +86,7 @@ def test_fork_that_is_cancelled(tmp_path, monkeypatch):
     monkeypatch.setattr('ram_reset.process.SHM', str(tmp_path))
 
     async def work() -> None:
-        async with await start() as machine:
+        async with await package.start_ring3('tcg') as machine:
             for seconds in 0.001, 0.02, 0.1:
                 call = asyncio.ensure_future(machine.fork())
                 await asyncio.sleep(seconds)

@@ -117,7 +117,7 @@ def test_guest_that_shuts_down(start, fast_accel, serial, run):
     with Machine.start([*package.ring3(fast_accel), '-no-reboot'],
                        qemu=package.QEMU, serial=serial) as machine:
         if serial:
-            machine.serial.expect(r'^ready 3 [^\n]*\n', patience(60))
+            machine.serial.expect(package.READY, patience(60))
         clean = machine.snapshot()
         for _ in range(3):
             if serial:
@@ -244,10 +244,7 @@ def test_load_that_fails_half_way(start, tmp_path):
 def test_cancelled_restore(fast_accel):
     """A cancelled call does not leave a machine half way."""
     async def work() -> None:
-        async with await aio.Machine.start(
-                package.ring3(fast_accel), qemu=package.QEMU,
-                serial=True) as machine:
-            await machine.serial.expect(r'^ready 3 [^\n]*\n', patience(60))
+        async with await package.start_ring3(fast_accel) as machine:
             clean = await machine.snapshot()
             for number in range(30):
                 call = asyncio.ensure_future(machine.restore(clean))

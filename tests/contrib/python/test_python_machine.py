@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ram_reset import (Disk, GuestError, Machine, Pool, RefusedError, Result,
-                       UsageError, aio)
+                       UsageError)
 
 from lib import package, products
 from lib.machine import MIB, run_quietly
@@ -240,10 +240,7 @@ def test_attach(start, tmp_path, fast_accel):
 def test_asyncio(fast_accel):
     """Ten machines side by side, in one loop."""
     async def one() -> None:
-        async with await aio.Machine.start(
-                package.ring3(fast_accel), qemu=package.QEMU,
-                serial=True) as machine:
-            await machine.serial.expect(r'^ready 3 [^\n]*\n', patience(60))
+        async with await package.start_ring3(fast_accel) as machine:
             clean = await machine.snapshot()
             for number in range(20):
                 await machine.serial.send(f'ping {number:x}\n')

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, TypeVar
 
+from ram_reset.disks import quoted
 from ram_reset.errors import GuestError, StartError
 from ram_reset.monitor import Monitor
 
@@ -261,8 +262,8 @@ class Serial(Channel):
         :param timeout: in seconds
         """
         mark = f'{uuid.uuid4().hex[:8]}-{next(self._numbers)}'
-        # the terminal's echo has the quotes, the output has not
-        # quoted, a command that has no end does not take the mark's echo
+        # the terminal's echo has the quotes of the mark, the output has not; a
+        # quoted command that has no end does not take the next mark with it
         line = (f"echo 'ram''reset {mark}'; eval {shlex.quote(command)} 2>&1; "
                 f"echo 'ram''reset end' {mark} $?")
         if len(line.encode()) > LONGEST or '\n' in command:
@@ -359,5 +360,5 @@ class Agent(Channel):
 
 def chardev(name: str, path: Path) -> List[str]:
     """Options of QEMU for a channel's socket."""
-    escaped = str(path).replace(',', ',,')
-    return ['-chardev', f'socket,id={name},path={escaped},server=on,wait=off']
+    return ['-chardev',
+            f'socket,id={name},path={quoted(path)},server=on,wait=off']

@@ -11,12 +11,12 @@ from typing import (Any, Callable, Coroutine, Dict, List, Mapping, Optional,
 
 from ram_reset.channel import Agent, Channel, Result, Serial
 from ram_reset.disks import Disks, find_disks, image_tool
-from ram_reset.errors import RefusedError, UsageError
+from ram_reset.errors import UsageError
 from ram_reset.monitor import Address, Monitor, word
 from ram_reset.process import Folder, Process
 from ram_reset.restorer import Restorer
 from ram_reset.spec import OBJECT, AnyDisks, Snapshot, Spec
-from ram_reset.statistics import Load, Statistics
+from ram_reset.statistics import Load, Statistics, query
 
 T = TypeVar('T')
 Self = TypeVar('Self', bound='Machine')
@@ -286,10 +286,8 @@ class Machine:
 
     async def statistics(self) -> Optional[Statistics]:
         """QEMU's account of its loads; None for a QEMU without RAM reset."""
-        try:
-            return Statistics.parse(await self.execute('query-ram-reset'))
-        except RefusedError:
-            return None
+        await self._monitor.settle()
+        return await query(self._monitor)
 
     async def last_load(self) -> Optional[Load]:
         """QEMU's account of the last load."""

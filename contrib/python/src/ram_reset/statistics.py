@@ -4,6 +4,9 @@
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
+from ram_reset.errors import RefusedError
+from ram_reset.monitor import Monitor
+
 
 @dataclass(frozen=True)
 class Blocker:
@@ -92,3 +95,11 @@ class Statistics:
                    recent['mean']['total'] / 1e9 if recent else 0.0,
                    recent['slowest']['total'] / 1e9 if recent else 0.0,
                    Load.parse(last) if last else None, info)
+
+
+async def query(monitor: Monitor) -> Optional[Statistics]:
+    """None for a QEMU without RAM reset."""
+    try:
+        return Statistics.parse(await monitor.execute('query-ram-reset'))
+    except RefusedError:
+        return None

@@ -254,9 +254,9 @@ class Pool:
     def machine(self) -> Iterator[Machine]:
         """A machine that runs, for the body of a with statement."""
         context = self._pool.machine()
-        yield_machine = Machine(_wait(context.__aenter__()))
+        machine = Machine(_wait(context.__aenter__()))
         try:
-            yield yield_machine
+            yield machine
         except BaseException as e:
             _wait(context.__aexit__(type(e), e, e.__traceback__))
             raise

@@ -9,11 +9,11 @@ from typing import Any, Callable, List, Mapping, Optional
 
 from ram_reset.channel import Serial, chardev
 from ram_reset.cli.shared import SharedSerial
-from ram_reset.errors import Error, RefusedError
+from ram_reset.errors import Error
 from ram_reset.monitor import Monitor
 from ram_reset.process import Process
 from ram_reset.restorer import DEAD, reset_dead, run_state
-from ram_reset.statistics import Statistics
+from ram_reset.statistics import Statistics, query
 
 # Events of a dead guest
 CRASHES = {'SHUTDOWN': 'the guest shut down or reset',
@@ -167,11 +167,7 @@ class Guest:
 
     async def statistics(self) -> Optional[Statistics]:
         """None for a QEMU without RAM reset."""
-        try:
-            return Statistics.parse(
-                await self._monitor.execute('query-ram-reset'))
-        except RefusedError:
-            return None
+        return await query(self._monitor)
 
     # The serial port
 
