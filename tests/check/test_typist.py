@@ -3,7 +3,7 @@
 
 import pytest
 
-from lib.documents import GUEST, SHELL, Command
+from lib.documents import GUEST, MONITOR, SHELL, Command
 from lib.products import PRODUCTS
 from lib.typist import Typist, Wrong
 
@@ -23,6 +23,16 @@ def test_good_commands(typist):
     typist.type(Command(GUEST, 'sleep 0.1 &', 4))
     typist.type(Command(GUEST, 'exit', 5))
     assert typist.type(Command(SHELL, 'echo back', 6)) == 'back\n'
+
+
+def test_a_notice_after_the_prompt(typist):
+    """QEMU's display server writes one when the monitor has begun."""
+    typist.type(Command(GUEST, 'exit', 2))
+    prompt = ("printf 'monitor\\n(qemu) "
+              "VNC server running on 127.0.0.1:5901\\n'; read -r")
+    assert typist.type(Command(SHELL, prompt, 3)) == 'monitor'
+    typist.type(Command(MONITOR, '', 4))
+    assert typist.type(Command(SHELL, 'echo back', 5)) == 'back\n'
 
 
 @pytest.mark.parametrize('text,status', [

@@ -20,6 +20,8 @@ TIMEOUT = 240
 SETTLED = 0.3
 # a guest's console asks where the cursor is, the monitor redraws its line
 ESCAPES = re.compile(r'\x1b\[[0-9;?]*[A-Za-z]')
+# QEMU writes it before the monitor's prompt, or after it
+NOTICE = re.compile(r'VNC server running on \S+\r*\n')
 # The shell's also follows a line without an end
 PROMPT = re.compile(r'(?:\[(\d+)\]> |(?:^|[\r\n])(?:(\(qemu\) )|(guest# )))$')
 # Refusals that no status tells
@@ -67,7 +69,8 @@ class Terminal:
             data = b''
         if not data:
             raise Wrong(f'the terminal is gone after {self._text[-1000:]!r}')
-        self._text = ESCAPES.sub('', self._text + data.decode(errors='replace'))
+        text = ESCAPES.sub('', self._text + data.decode(errors='replace'))
+        self._text = NOTICE.sub('', text)
 
     def _prompt(self) -> re.Match | None:
         match = PROMPT.search(self._text)
