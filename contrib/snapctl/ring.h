@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The ring of inputs and results that snapctl-harness, in the guest, and
- * snapctl-feed, on the host, share in the persistent region.
+ * ram-reset feed, on the host, share in the persistent region.
  *
  * The region is neither loaded nor reset: it has all data that must outlive an
  * iteration.  All numbers are little endian.

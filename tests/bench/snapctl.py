@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import context
-import feedlib
 import standalone
 from lib import products
 from lib.guests import Linux, linux_boots_under_kvm
 from lib.machine import MIB, Machine, MachineError, kvm_usable
 from lib.snapctl_guest import LOOP, A, SnapctlGuest
+from ram_reset.ring import READY, Ring
 from report import ROUNDS, Failure, Section, Table, figure
 
 NAME = 'snapctl'
@@ -143,7 +143,7 @@ class Harness:
                   f'snapctl,slots={TAG},memdev=ring,allow={allow}'))
         self._trace = Trace(self.guest)
         try:
-            self.ring = feedlib.Ring(region, 64, 64)
+            self.ring = Ring(region, 64, 64)
             self.guest.run(f'snapctl-harness {options} -- snaptarget &')
             self._wait_ready()
             self.guest.stop()
@@ -164,7 +164,7 @@ class Harness:
             time.sleep(POLL)
 
     def _wait_ready(self) -> None:
-        self._wait(lambda: self.ring.state == feedlib.READY)
+        self._wait(lambda: self.ring.state == READY)
 
     def _take(self) -> None:
         result = self.ring.take()

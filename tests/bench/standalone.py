@@ -2,7 +2,7 @@
 """
 For a section that is run by itself, without ./bench, which would set
 
-    PYTHONPATH=tests:contrib/snapctl
+    PYTHONPATH=tests:contrib/python/src
 """
 
 import argparse

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""snapctl-feed reads a guest's console."""
+"""ram-reset feed reads a guest's console."""
 
 import contextlib
 from pathlib import Path
 
-import feedlib
 import pytest
+from ram_reset.cli import console as feed_console
+from ram_reset.errors import UsageError
 
 
 def test_console_text_belongs_to_an_input(tmp_path):
@@ -15,7 +16,7 @@ def test_console_text_belongs_to_an_input(tmp_path):
     def say(text: bytes) -> None:
         with path.open('ab') as f:
             f.write(text)
-    with contextlib.closing(feedlib.Console(path)) as console:
+    with contextlib.closing(feed_console.Console(path)) as console:
         say(b'one ')
         console.look()
         say(b'two ')
@@ -25,11 +26,11 @@ def test_console_text_belongs_to_an_input(tmp_path):
         assert console.text() == b'two '
         console.look()
         assert console.text() == b'two '
-        say(bytes(feedlib.LONGEST) + b'end')
-        assert len(console.text()) == feedlib.LONGEST
+        say(bytes(feed_console.LONGEST) + b'end')
+        assert len(console.text()) == feed_console.LONGEST
         assert console.text().endswith(b'\0end')
         path.write_bytes(b'x')
         assert console.text() == b'x'
     for bad in (tmp_path / 'none', Path('/dev/null')):
-        with pytest.raises(feedlib.Failure, match='logfile='):
-            feedlib.Console(bad)
+        with pytest.raises(UsageError, match='logfile='):
+            feed_console.Console(bad)

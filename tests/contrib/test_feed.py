@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""snapctl-feed and snapctl-harness without QEMU.
+"""ram-reset feed and snapctl-harness without QEMU.
 
 The device is a folder of ordinary files, and a load ends the harness and starts
 it anew: like a guest that was taken back, it knows nothing but the region.
@@ -19,13 +19,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import feedlib
 import pytest
+from ram_reset import ring
 
 from lib import products
 from lib.snapctl_guest import DENIED, LOAD, PENDING, REFUSED, Register
 
-FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
+PROGRAMS = products.REPO / 'contrib/snapctl'
+FILE = PROGRAMS / 'snapctl-tool.c'     # some input
+FEED = sys.executable, str(products.REPO / 'contrib/python/ram-reset'), 'feed'
 SIZE = 1 << 20
 MAGIC, VERSION, FEATURES, SLOTS, COMMAND, STATUS, ERROR, GENERATION = (
     register // 4 for register in (
@@ -38,7 +40,7 @@ CAN_LOAD, REGION = 2, 4     # features
 @pytest.fixture(scope='session')
 def programs(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp('programs')
-    subprocess.run(['make', '-s', '-C', FEED.parent, f'OUT={out}',
+    subprocess.run(['make', '-s', '-C', PROGRAMS, f'OUT={out}',
                     'CFLAGS=-O1 -Werror'], check=True)
     return out
 
@@ -107,7 +109,7 @@ def start(tmp_path, programs) -> Iterator[Callable[..., Device]]:
 
 
 def feed(region: Path, *args, status: int = 0, **kwargs) -> tuple[str, str]:
-    done = subprocess.run([sys.executable, FEED, '--region', region,
+    done = subprocess.run([*FEED, '--region', region,
                            '--ready-timeout', '20', *(str(a) for a in args)],
                           capture_output=True, text=True, timeout=120,
                           check=False, **kwargs)
@@ -164,7 +166,7 @@ def test_ends(start, tmp_path):
 
 def test_target_that_is_not_there(start, tmp_path):
     device = start('/nowhere/target')
-    feed(device.region, '--results', tmp_path / 'out', '--repeat', 3, FEED)
+    feed(device.region, '--results', tmp_path / 'out', '--repeat', 3, FILE)
     assert statuses(tmp_path / 'out') == \
         ['error (No such file or directory)'] * 3
 
@@ -183,7 +185,7 @@ def test_late_result_of_another_feed(start, tmp_path):
     """The input of a feed that has ended does not answer the next one's."""
     device = start('--', 'sh', '-c', 'read x; sleep $x; echo $x')
     folder = write(tmp_path / 'in', [b'1.5\n'])
-    first = subprocess.Popen([sys.executable, FEED, '--region', device.region,
+    first = subprocess.Popen([*FEED, '--region', device.region,
                               folder], stderr=subprocess.PIPE)
     time.sleep(0.8)
     first.send_signal(signal.SIGINT)
@@ -201,24 +203,24 @@ def test_the_guest_is_not_trusted(start, tmp_path):
             contextlib.closing(mmap.mmap(f.fileno(), SIZE)) as region, \
             memoryview(region).cast('Q') as words:
         def damage() -> None:
-            while not words[feedlib.HEAD]:
+            while not words[ring.HEAD]:
                 time.sleep(0.001)
             time.sleep(0.5)
-            words[feedlib.TAIL] = (1 << 64) - 1
+            words[ring.TAIL] = (1 << 64) - 1
         thread = threading.Thread(target=damage)
         thread.start()
-        _, err = feed(device.region, '--repeat', 1000000, FEED, status=1)
+        _, err = feed(device.region, '--repeat', 1000000, FILE, status=1)
         thread.join()
     assert 'damaged the ring' in err
 
 
 def test_nobody_answers(tmp_path, start):
     device = start('sleep', '99')
-    _, err = feed(device.region, '--timeout', 0.5, FEED, status=1)
+    _, err = feed(device.region, '--timeout', 0.5, FILE, status=1)
     assert 'no answer from the guest to ' in err
     region = tmp_path / 'region'
     region.write_bytes(bytes(SIZE))
-    _, err = feed(region, '--ready-timeout', 0.2, FEED, status=1)
+    _, err = feed(region, '--ready-timeout', 0.2, FILE, status=1)
     assert 'no snapctl-harness in the guest' in err
 
 
@@ -226,30 +228,30 @@ def test_harness_gives_up(start):
     device = start('cat')
     # what refuses the load
     device.regs[STATUS], device.regs[ERROR] = REFUSED, DENIED
-    _, err = feed(device.region, '--repeat', 9, FEED, status=1)
+    _, err = feed(device.region, '--repeat', 9, FILE, status=1)
     assert 'snapctl-harness has exited' in err
 
 
 @pytest.mark.parametrize('args,message', (
-    (('--region', '/nowhere', FEED), '/nowhere cannot be mapped'),
-    (('--region', '/dev/null', FEED), 'has 0 bytes only'),
-    (('--region', FEED, '--output-size', 1 << 20, FEED), 'has room for 0'),
-    (('--region', FEED, '--entries', 2000, FEED), 'make it larger'),
+    (('--region', '/nowhere', FILE), '/nowhere cannot be mapped'),
+    (('--region', '/dev/null', FILE), 'has 0 bytes only'),
+    (('--region', FILE, '--output-size', 1 << 20, FILE), 'has room for 0'),
+    (('--region', FILE, '--entries', 2000, FILE), 'make it larger'),
 ))
 def test_bad_region(tmp_path, args, message):
     copy = tmp_path / 'region'
-    shutil.copy(FEED, copy)
-    done = subprocess.run([sys.executable, FEED, *(
-        str(copy if i == 1 and a == FEED else a) for i, a in enumerate(args))],
+    shutil.copy(FILE, copy)
+    done = subprocess.run([*FEED, *(
+        str(copy if i == 1 and a == FILE else a) for i, a in enumerate(args))],
         capture_output=True, text=True, check=False)
     assert done.returncode == 1 and message in done.stderr
     assert done.stderr.count('\n') == 1
 
 
 @pytest.mark.parametrize('args', (
-    ('/nowhere',), ('--repeat', '0', FEED), ('--timeout', 'nan', FEED),
-    ('--qmp', '/x', FEED), ('--snapshot', 'a', FEED), ('--save', FEED),
-    ('--entries', '-1', FEED), ('--console', FEED, FEED), ('.',)))
+    ('/nowhere',), ('--repeat', '0', FILE), ('--timeout', 'nan', FILE),
+    ('--qmp', '/x', FILE), ('--snapshot', 'a', FILE), ('--save', FILE),
+    ('--entries', '-1', FILE), ('--console', FILE, FILE), ('.',)))
 def test_bad_usage(tmp_path, args):
     feed(tmp_path / 'region', *args, status=2, cwd=tmp_path)
 
@@ -366,7 +368,7 @@ def test_hang_and_no_snapshot(start, tmp_path):
     device = start('--timeout', '0', 'sh')
     with contextlib.closing(Monitor(tmp_path / 'qmp', device, True)):
         done = subprocess.run(
-            [sys.executable, FEED, '--region', device.region, '--qmp',
+            [*FEED, '--region', device.region, '--qmp',
              tmp_path / 'qmp', '--snapshot', 's', '--timeout', '0.5',
              write(tmp_path / 'in', [b'sleep 99'])], capture_output=True,
             text=True, check=False, timeout=60)
@@ -382,5 +384,5 @@ def test_monitor_that_is_taken(start, tmp_path):
         silent.bind(str(tmp_path / 'qmp'))
         silent.listen()
         _, err = feed(device.region, '--qmp', tmp_path / 'qmp', '--snapshot',
-                      's', FEED, status=1)
-        assert 'give the path of an unused QMP socket' in err
+                      's', FILE, status=1)
+        assert 'give the address of a QMP monitor that nobody else uses' in err

@@ -180,8 +180,8 @@ def harness(launcher: str) -> None:
                             b'\'read n; echo $((n * n)); [ -e /was ] || '
                             b'echo new; touch /was\'\n')
                 feed = subprocess.run(
-                    ['snapctl-feed', '--region', str(region), '--results',
-                     str(results), str(inputs)], capture_output=True,
+                    ['ram-reset', 'feed', '--region', str(region),
+                     '--results', str(results), str(inputs)], capture_output=True,
                     text=True, check=False, timeout=PATIENCE)
         finally:
             process.kill()
@@ -194,6 +194,6 @@ def check_results(feed: subprocess.CompletedProcess, results: Path) -> None:
     good = sum(any(f'{i * i}\nnew\n' in text for text in texts)
                for i in range(INPUTS))
     if feed.returncode or good != INPUTS:
-        raise Broken(f'snapctl-feed: {good} of {INPUTS} results are right; '
+        raise Broken(f'ram-reset feed: {good} of {INPUTS} results are right; '
                      f'{feed.stdout}{feed.stderr}')
-    say('snapctl-feed: ' + feed.stdout.strip().splitlines()[0])
+    say('ram-reset feed: ' + feed.stdout.strip().splitlines()[0])

@@ -21,7 +21,7 @@ from lib.patience import Limit, patience
 
 RAM_SIZE = 256 * MIB
 REGION = 8 * MIB
-FEED = products.REPO / 'contrib/snapctl/snapctl-feed'
+FEED = sys.executable, products.REPO / 'contrib/python/ram-reset', 'feed'
 REWIND = {'strategy': 'auto', 'options': ',rewind=on'}
 ITERATIONS = rounds(1000, 15)
 FEW = rounds(100, 8)
@@ -189,7 +189,7 @@ def test_failed_and_too_soon(tmp_path, linux_accel):
 
 @dataclass
 class Fed:
-    """The results of snapctl-feed."""
+    """The results of ram-reset feed."""
 
     statuses: list[str]
     generations: list[int]
@@ -204,7 +204,7 @@ def feed(workdir: Path, inputs: list[str], *args, status: int = 0) -> Fed:
     for i, text in enumerate(inputs):
         (folder / f'{i:05}').write_text(text)
     done = subprocess.run(
-        [sys.executable, FEED, '--region', workdir / 'region', '--results',
+        [*FEED, '--region', workdir / 'region', '--results',
          results, *(str(a) for a in args), folder], capture_output=True,
         text=True, timeout=900, check=False)
     print(done.stdout, done.stderr)

@@ -2,7 +2,6 @@
 """Machines, for asyncio."""
 
 import asyncio
-import re
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from ram_reset.errors import UsageError
 from ram_reset.monitor import Address, Monitor, word
 from ram_reset.process import Folder, Process
 from ram_reset.restorer import Restorer
-from ram_reset.spec import OBJECT, AnyDisks, Snapshot, Spec
+from ram_reset.spec import NAME, OBJECT, AnyDisks, Snapshot, Spec
 from ram_reset.statistics import Load, Statistics, query
 
 T = TypeVar('T')
@@ -243,8 +242,7 @@ class Machine:
             a snapshot that has the name
         """
         name = name or f'py-{uuid.uuid4().hex[:12]}'
-        if not re.fullmatch(r'[\w.-]*[A-Za-z_][\w.-]*', name, re.ASCII) or \
-                len(name) > LONGEST_NAME:
+        if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
             raise UsageError(f"'{name}' is no name of a snapshot; use at most "
                              f'{LONGEST_NAME} letters, digits and - _ . but '
                              'not digits only')

@@ -26,12 +26,8 @@ async def run_state(monitor: Monitor) -> str:
     return str((await monitor.execute('query-status'))['status'])
 
 
-async def reset_dead(monitor: Monitor,
-                     stops: Callable[[], bool] = lambda: False) -> bool:
-    """
-    Reset a guest that has shut down, since it cannot run again otherwise.
-    Return false when @stops says that QEMU takes resets for shutdowns.
-    """
+async def _reset(monitor: Monitor, stops: Callable[[], bool]) -> bool:
+    """Returns false if QEMU takes resets for shutdowns."""
     await monitor.execute('system_reset')
     deadline = time.monotonic() + PATIENCE
     while await run_state(monitor) in DEAD:
@@ -42,6 +38,21 @@ async def reset_dead(monitor: Monitor,
                              'with -action reboot=reset')
         await asyncio.sleep(0.001)
     return True
+
+
+async def revive(monitor: Monitor, stops: Callable[[], bool]) -> None:
+    """
+    Reset a guest that has shut down, since it cannot run again otherwise.
+
+    :param stops: whether QEMU is known to take resets for shutdowns
+    """
+    if not stops() and await _reset(monitor, stops):
+        return
+    await monitor.execute('set-action', {'reboot': 'reset'})
+    try:
+        await _reset(monitor, lambda: False)
+    finally:
+        await monitor.execute('set-action', {'reboot': 'shutdown'})
 
 
 class Restorer:
@@ -103,7 +114,7 @@ class Restorer:
         state = await self._status()
         await self._monitor.execute('stop')
         if state in DEAD:
-            await self._revive()
+            await revive(self._monitor, lambda: self._reboot_stops)
         for channel in self._channels:
             await channel.before_load()
         failed = await self._load(tag)
@@ -121,13 +132,3 @@ class Restorer:
             raise FailedLoadError(failed.command,
                                   f'{failed.reason}; {refused.reason}')
         raise failed
-
-    async def _revive(self) -> None:
-        if not self._reboot_stops and await reset_dead(
-                self._monitor, lambda: self._reboot_stops):
-            return
-        await self._monitor.execute('set-action', {'reboot': 'reset'})
-        try:
-            await reset_dead(self._monitor)
-        finally:
-            await self._monitor.execute('set-action', {'reboot': 'shutdown'})

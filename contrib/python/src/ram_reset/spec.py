@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The settings of a machine, and handles of its snapshots."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Mapping, Sequence, Tuple, Union
@@ -8,6 +9,7 @@ from typing import List, Mapping, Sequence, Tuple, Union
 from ram_reset.channel import chardev
 from ram_reset.disks import Disk, Disks
 
+NAME = re.compile(r'[\w.-]*[A-Za-z_][\w.-]*', re.ASCII)     # of a snapshot
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
 AGENT_PORT = 'org.qemu.guest_agent.0'
 AnyDisks = Union[Mapping[str, Union[Disk, str, Path]],

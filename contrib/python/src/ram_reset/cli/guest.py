@@ -12,7 +12,7 @@ from ram_reset.cli.shared import SharedSerial
 from ram_reset.errors import Error
 from ram_reset.monitor import Monitor
 from ram_reset.process import Process
-from ram_reset.restorer import DEAD, reset_dead, run_state
+from ram_reset.restorer import DEAD, revive, run_state
 from ram_reset.statistics import Statistics, query
 
 # Events of a dead guest
@@ -85,8 +85,8 @@ class Guest:
 
     def _note_crash(self, event: Mapping[str, Any]) -> None:
         self.crash = CRASHES[event['event']]
-        reason = event.get('data', {}).get('reason')
-        self._reboot_stops |= reason == 'guest-reset'
+        # with -no-reboot, a reset is a shutdown
+        self._reboot_stops |= 'reset' in event.get('data', {}).get('reason', '')
         self._changed()
 
     async def end(self, delete: bool) -> None:
@@ -125,21 +125,14 @@ class Guest:
     async def pause_when_dead(self) -> None:
         """Make a QEMU that was started here pause when its guest dies."""
         if self._process:
-            await self._set_action(reboot='shutdown', shutdown='pause',
-                                   panic='pause')
+            await self._monitor.execute('set-action', {
+                'reboot': 'shutdown', 'shutdown': 'pause', 'panic': 'pause'})
             self._reboot_stops = True
-
-    async def _set_action(self, **actions: str) -> None:
-        await self._monitor.execute('set-action', actions)
 
     async def revive(self) -> None:
         """Reset a machine that has been shut down, so that it can run."""
-        if await run_state(self._monitor) not in DEAD:
-            return
-        await self._set_action(reboot='reset')
-        await reset_dead(self._monitor)
-        if self._reboot_stops:
-            await self._set_action(reboot='shutdown')
+        if await run_state(self._monitor) in DEAD:
+            await revive(self._monitor, lambda: self._reboot_stops)
 
     async def snapshot(self, what: str) -> None:
         """:param what: save, load or delete; with --disk by a job"""

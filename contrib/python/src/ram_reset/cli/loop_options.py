@@ -6,6 +6,8 @@ import codecs
 import re
 from pathlib import Path
 
+from ram_reset.spec import NAME
+
 
 def text(value: str) -> bytes:
     escaped = value.encode('latin-1', 'backslashreplace')
@@ -73,7 +75,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace
     if options.iterations < 0 or options.timeout <= 0:
         parser.error('--iterations must not be negative, and --timeout must '
                      'be above 0')
-    if not re.fullmatch(r'[\w.-]*[A-Za-z_][\w.-]*', options.snapshot):
+    if not NAME.fullmatch(options.snapshot):
         parser.error(f"--snapshot '{options.snapshot}' is not a name for "
                      'savevm; use letters, digits and - _ . but not digits '
                      'only')

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Feed inputs to a snapctl-harness in a guest, and collect the results.
 
@@ -20,22 +19,23 @@ wrong usage and 130 after Ctrl-C.
 
 import argparse
 import asyncio
-import contextlib
 import itertools
-import logging
 import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, Deque, Iterator, Optional, Tuple
 
-import feedlib
-from feedlib import Result, Ring
-from program import Failure, check_snapshot, main, need_qmp, say
+from ram_reset.cli import feed_options
+from ram_reset.cli.console import Console, complaint
+from ram_reset.cli.guard import Guard
+from ram_reset.errors import GuestError, UsageError
+from ram_reset.ring import (CRASH, FAILED, HANG, LARGEST, PANIC, READY, Answer,
+                            Ring)
 
 POLL = 0.0005
-LARGEST = 1 << 30
 ROOM = 4096         # for inputs, unless there are larger ones
 STUCK = 3           # loads in a row that do not help
 
@@ -44,25 +44,21 @@ class Feeder:
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.stopping = False
-        self.statuses: Counter = Counter()
+        self.statuses: 'Counter[str]' = Counter()
         self.count = 0
         self.seconds = 0.0
         self._sources = inputs(options)
-        self._waiting: deque[str] = deque()     # names of inputs in the ring
+        self._waiting: Deque[str] = deque()     # names of inputs in the ring
         self._next = next(self._sources, None)
         self._revivals = 0
-        self._guard = None
-        if options.qmp:
-            from guard import Guard     # needs qemu.qmp
-            self._guard = Guard(options.qmp, options.snapshot)
-        self._list = None
-        self._console = None
-        if options.console:
-            self._console = feedlib.Console(options.console)
+        self._guard = Guard(options.qmp, options.snapshot) \
+            if options.qmp else None
+        self._list: Optional[IO[str]] = None
+        self._console = Console(options.console) if options.console else None
         size = max(path.stat().st_size for path in options.files)
         if size > LARGEST:
-            raise Failure(f'an input has {size} bytes, more than a ring can '
-                          'have')
+            raise UsageError(f'an input has {size} bytes, more than the '
+                             f'{LARGEST} that a ring can have; make it smaller')
         self.ring = Ring(options.region, max(size, ROOM), options.output_size,
                          options.entries or 0)
 
@@ -79,7 +75,7 @@ class Feeder:
             await self._guard.start()
         if not await self._wait_ready():
             return
-        if options.save:
+        if self._guard and options.save:
             await self._guard.save()
         begin = time.perf_counter()
         try:
@@ -98,12 +94,12 @@ class Feeder:
 
     async def _wait_ready(self) -> bool:
         deadline = time.monotonic() + self.options.ready_timeout
-        while self.ring.state != feedlib.READY:
+        while self.ring.state != READY:
             if self.stopping:
                 return False
             self._check()
             if time.monotonic() > deadline:
-                raise Failure(
+                raise GuestError(
                     'no snapctl-harness in the guest has looked at '
                     f'{self.options.region} within '
                     f'{self.options.ready_timeout:g} s; start it, see '
@@ -114,16 +110,16 @@ class Feeder:
     def _check(self) -> None:
         if self._guard:
             self._guard.check()
-        if self.ring.state == feedlib.FAILED:
-            raise Failure('snapctl-harness has exited; its message is in the '
-                          'guest')
+        if self.ring.state == FAILED:
+            raise GuestError('snapctl-harness has exited; its message is in '
+                             'the guest')
 
     def _fill(self) -> None:
         while self._next and self.ring.has_room():
             name, path = self._next
             data = path.read_bytes()
             if len(data) > self.ring.input_size:
-                raise Failure(f'{path} has grown; run it again')
+                raise UsageError(f'{path} has grown; run it again')
             self.ring.put(data)
             self._waiting.append(name)
             self._next = next(self._sources, None)
@@ -140,7 +136,7 @@ class Feeder:
             self._note(self._waiting.popleft(), self.ring.take())
         return new
 
-    def _note(self, name: str, result: Result) -> None:
+    def _note(self, name: str, result: Answer) -> None:
         self.count += 1
         self.statuses[result.status()] += 1
         if self._list:
@@ -170,56 +166,53 @@ class Feeder:
             if not self._waiting or self.stopping:
                 return
             self._check()
-            if self._guard and (self._guard.crash or self._guard.problem):
-                await self._revive()
-                deadline = time.monotonic() + self.options.timeout
-            elif time.monotonic() > deadline:
-                if not self._guard:
-                    raise Failure(
-                        f'no answer from the guest to {self._waiting[0]} '
-                        f'within {self.options.timeout:g} s; --qmp would '
-                        'load the snapshot')
-                await self._revive()
+            guard, late = self._guard, time.monotonic() > deadline
+            if late and not guard:
+                raise GuestError(
+                    f'no answer from the guest to {self._waiting[0]} within '
+                    f'{self.options.timeout:g} s; --qmp would load the '
+                    'snapshot')
+            if guard and (late or guard.crash or guard.problem):
+                await self._revive(guard)
                 deadline = time.monotonic() + self.options.timeout
             await asyncio.sleep(POLL)
 
-    async def _revive(self) -> None:
-        guard, ring = self._guard, self.ring
+    async def _revive(self, guard: Guard) -> None:
+        ring, prog = self.ring, self.options.prog
         await guard.stop()
         # it may have progressed until it stopped
         self._collect()
         said = self._console.text() if self._console else b''
-        kind, what = self._verdict(said)
+        kind, what = self._verdict(guard, said)
         if self._waiting and ring.begun == ring.tail + 1:
-            print(f'snapctl-feed: {self._waiting[0]}: {what}', file=sys.stderr)
+            print(f'{prog}: {self._waiting[0]}: {what}', file=sys.stderr)
             ring.complete(kind)
             self._collect()
             self._keep(said)
             self._revivals = 0
         else:
             # nothing was running, so no input is to blame
-            print(f'snapctl-feed: between two inputs: {what}', file=sys.stderr)
+            print(f'{prog}: between two inputs: {what}', file=sys.stderr)
             self._revivals += 1
             if self._revivals == STUCK:
-                raise Failure('the guest does not continue with the next input '
-                              f'after {STUCK} loads of '
-                              f"'{self.options.snapshot}'; check that "
-                              'snapctl-harness has saved it')
+                raise GuestError(
+                    'the guest does not continue with the next input after '
+                    f"{STUCK} loads of '{self.options.snapshot}'; check that "
+                    'snapctl-harness has saved it')
         if self._console:
             self._console.begin()
         await guard.revive()
 
-    def _verdict(self, said: bytes) -> tuple[int, str]:
+    def _verdict(self, guard: Guard, said: bytes) -> Tuple[int, str]:
         """(kind, description) of the guest's failure"""
-        guard = self._guard
         what = guard.crash or guard.problem or \
             f'no answer within {self.options.timeout:g} s'
-        panicked, line = feedlib.complaint(said)
+        panicked, line = complaint(said)
         if line:
             what += f"; its console says '{line}'"
         if panicked or guard.panicked:
-            return feedlib.PANIC, what
-        return feedlib.CRASH if guard.crash else feedlib.HANG, what
+            return PANIC, what
+        return CRASH if guard.crash else HANG, what
 
     def summary(self) -> str:
         if not self.count:
@@ -234,7 +227,7 @@ class Feeder:
         self.stopping = True
 
 
-def inputs(options: argparse.Namespace) -> Iterator[tuple[str, Path]]:
+def inputs(options: argparse.Namespace) -> Iterator[Tuple[str, Path]]:
     for path in options.files:
         for i in itertools.count(1):
             if i > options.repeat:
@@ -249,94 +242,23 @@ async def feed(options: argparse.Namespace) -> int:
     try:
         await this.run()
     finally:
-        with contextlib.suppress(BrokenPipeError):
+        with suppress(BrokenPipeError):
             if this.count or this.stopping:
-                say(this.summary())
+                print(this.summary(), flush=True)
         await this.close()
     return 130 if this.stopping else 0
 
 
-def files(parser: argparse.ArgumentParser, given: list[Path]) -> list[Path]:
-    found = []
-    for path in given:
-        if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file())
-            if not inside:
-                parser.error(f'{path} has no files')
-            found += inside
-        elif path.is_file():
-            found.append(path)
-        else:
-            parser.error(f'{path} is neither a file nor a folder')
-    return found
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add('inputs', nargs='+', metavar='INPUT', type=Path)
-    add('--region', metavar='FILE', type=Path, required=True,
-        help="the file that is the device's persistent region")
-    add('--results', metavar='DIR', type=Path,
-        help='write results.txt there, and outputs to 000001.out and so on')
-    add('--repeat', metavar='N', type=int, default=1,
-        help='feed each input N times (default: %(default)s)')
-    add('--timeout', metavar='SECONDS', type=float, default=30,
-        help='treat the guest as hung after SECONDS without a result; longer '
-             "than the harness's (default: %(default)s)")
-    add('--ready-timeout', metavar='SECONDS', type=float, default=120,
-        help='wait this long for the harness (default: %(default)s)')
-    add('--output-size', metavar='BYTES', type=int, default=4096,
-        help='keep this much of an output (default: %(default)s)')
-    add('--entries', metavar='N', type=int,
-        help=f'size of the ring (default: up to {feedlib.MAX_ENTRIES})')
-    add('--qmp', metavar='SOCKET',
-        help='QMP socket, to load the snapshot if the guest hangs or '
-             'crashes')
-    add('--snapshot', metavar='TAG', help='snapshot to load then')
-    add('--console', metavar='FILE', type=Path,
-        help="logfile= of the -chardev of the guest's serial port: shows a "
-             "kernel's panic; the output of a guest that hangs or crashes is "
-             'stored as 000001.console and so on')
-    add('--save', action='store_true',
-        help='save TAG first, when the harness is ready; for snapctl-harness '
-             '--no-save')
-    options = parser.parse_args()
-    check(parser, options)
-    options.files = files(parser, options.inputs)
-    return options
-
-
-def check(parser: argparse.ArgumentParser, options: argparse.Namespace
-          ) -> None:
-    for name, low, high in (('repeat', 1, 1 << 62), ('timeout', 1e-9, 1e9),
-                            ('ready_timeout', 0, 1e9),
-                            ('output_size', 0, LARGEST),
-                            ('entries', 1, 65536)):
-        value = getattr(options, name)
-        # also false for NaN
-        if value is not None and not low <= value <= high:
-            parser.error(f'--{name.replace("_", "-")} cannot be {value}')
-    if bool(options.qmp) != bool(options.snapshot):
-        parser.error('--qmp and --snapshot go together: the socket to connect '
-                     'to, and the snapshot to load')
-    if options.save and not options.qmp:
-        parser.error('--save needs --qmp')
-    if options.console and not options.qmp:
-        parser.error('--console needs --qmp, to load the snapshot')
-    if options.snapshot:
-        check_snapshot(parser, options.snapshot)
-
-
-def run() -> int:
-    options = parse()
-    if options.qmp:
-        need_qmp()
-        # a broken connection is reported in a sentence
-        logging.getLogger('qemu.qmp').setLevel(logging.CRITICAL + 1)
+def run(options: argparse.Namespace) -> int:
+    feed_options.check(options.parser, options)
     return asyncio.run(feed(options))
 
 
-main(run)
+def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
+           ) -> None:
+    parser = commands.add_parser(
+        'feed', description=__doc__, allow_abbrev=False,
+        help='give inputs to snapctl-harness in a guest',
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    feed_options.add_options(parser)
+    parser.set_defaults(run=run, parser=parser, prog=parser.prog)
