@@ -19,6 +19,7 @@
 #include "qemu/notify.h"
 #include "qemu/timer.h"
 #include "system/ram-reset-compat.h"
+#include "system/ram-reset-dirty-tcg.h"
 #include "system/runstate.h"
 #include "migration/global_state.h"
 #include "migration/migration.h"
@@ -105,9 +106,13 @@ static void fork_begin(ForkJob *f)
         return;
     }
     fork_remove_part(f);        /* of a QEMU that was killed */
+    ram_reset_watch_dirty_tcg(true);
     f->migrating = true;        /* the migration may fail within the call */
     qmp_migrate(uri, false, NULL, false, false, false, false, &f->err);
     f->migrating = !f->err;
+    if (!f->migrating) {
+        ram_reset_watch_dirty_tcg(false);
+    }
 }
 
 static bool fork_waits(const ForkJob *f)
@@ -228,6 +233,7 @@ static void fork_end(ForkJob *f)
     Error *err = NULL;
 
     if (f->migrating) {
+        ram_reset_watch_dirty_tcg(false);
         fork_finish(f);
     }
     if (f->set && f->err) {
