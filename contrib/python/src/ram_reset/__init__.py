@@ -14,11 +14,12 @@ from ram_reset.channel import Result
 from ram_reset.disks import Disk
 from ram_reset.errors import (Error, FailedLoadError, GuestError, LostError,
                               RefusedError, StartError, UsageError)
+from ram_reset.ring import Answer
 from ram_reset.spec import OBJECT, Snapshot
 from ram_reset.statistics import Blocker, Load, Statistics
-from ram_reset.sync import Agent, Channel, Machine, Pool, Serial
+from ram_reset.sync import Agent, Channel, Machine, Pool, Region, Serial
 
-__all__ = ['Agent', 'Blocker', 'Channel', 'Disk', 'Error', 'FailedLoadError',
-           'GuestError', 'Load', 'LostError', 'Machine', 'OBJECT', 'Pool',
-           'RefusedError', 'Result', 'Serial', 'Snapshot', 'StartError',
-           'Statistics', 'UsageError']
+__all__ = ['Agent', 'Answer', 'Blocker', 'Channel', 'Disk', 'Error',
+           'FailedLoadError', 'GuestError', 'Load', 'LostError', 'Machine',
+           'OBJECT', 'Pool', 'RefusedError', 'Region', 'Result', 'Serial',
+           'Snapshot', 'StartError', 'Statistics', 'UsageError']

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import (Any, Callable, Coroutine, Dict, List, Mapping, Optional,
                     Sequence, Tuple, Type, TypeVar, Union)
 
-from ram_reset.channel import Agent, Channel, Result, Serial
+from ram_reset.channel import Agent, Result, Serial
 from ram_reset.disks import Disks, find_disks, image_tool
 from ram_reset.errors import UsageError
 from ram_reset.monitor import Address, Monitor, word
+from ram_reset.ports import AnyPath, Ports
 from ram_reset.process import Folder, Process
+from ram_reset.region import Region
 from ram_reset.restorer import Restorer
 from ram_reset.spec import NAME, OBJECT, AnyDisks, Snapshot, Spec
 from ram_reset.statistics import Load, Statistics, query
@@ -33,14 +35,12 @@ class Machine:
     def __init__(self, monitor: Monitor, process: Optional[Process] = None):
         """Use start(), attach() or fork()."""
         self.name = uuid.uuid4().hex[:8]
-        self.serial: Optional[Serial] = None
-        self.agent: Optional[Agent] = None
         self._monitor = monitor
         self._process = process
-        self._channels: List[Channel] = []
+        self._ports = Ports(monitor)
         self._lock = asyncio.Lock()
         self._forks = 0
-        self._restorer = Restorer(monitor, self._channels)
+        self._restorer = Restorer(monitor)
         # of a machine that was started here
         self._spec: Optional[Spec] = None
         self._disks: Optional[Disks] = None
@@ -52,7 +52,7 @@ class Machine:
     @classmethod
     async def start(cls: Type[Self], args: Sequence[str] = (), *,
                     qemu: str = 'qemu-system-x86_64', disks: AnyDisks = None,
-                    serial: bool = False, agent: bool = False,
+                    serial: bool = False, agent: bool = False, region: int = 0,
                     object: str = OBJECT) -> Self:
         """
         Start a QEMU with RAM reset.
@@ -65,9 +65,12 @@ class Machine:
             the machine.
         :param serial: add a serial port, and connect to it
         :param agent: add the port of the guest agent, and connect to it
+        :param region: bytes, a power of two: add the device snapctl with a
+            region for snapctl-harness
         :param object: the argument of ``-object``, '' for none
         """
-        spec = Spec(qemu, tuple(map(str, args)), object, serial, agent)
+        spec = Spec(qemu, tuple(map(str, args)), object, serial, agent,
+                    region)
         family = Folder().take()
         try:
             folder = family.new('machine')
@@ -81,7 +84,9 @@ class Machine:
                      disks: Disks, *more: str, state: Optional[Path] = None
                      ) -> Self:
         """:param state: the file that RAM and devices are in"""
-        process = Process([*spec.command(folder, disks), *more],
+        memory = (family.for_memory(spec.region) if spec.region else folder) \
+            / f'{folder.name}-region'
+        process = Process([*spec.command(folder, disks, memory), *more],
                           folder / 'qemu.log')
         machine = cls(Monitor(process.lost), process)
         machine._spec, machine._disks = spec, disks
@@ -90,7 +95,10 @@ class Machine:
         try:
             await machine._monitor.connect(process.monitor, process.lost)
             await machine._open(folder / 'serial' if spec.serial else None,
-                                folder / 'agent' if spec.agent else None)
+                                folder / 'agent' if spec.agent else None,
+                                memory if spec.region else None)
+            if spec.region:
+                memory.unlink()     # QEMU and this have mapped it
             if state:
                 await machine._enter(state)
             else:
@@ -102,36 +110,45 @@ class Machine:
 
     @classmethod
     async def attach(cls: Type[Self], address: Address, *,
-                     serial: Union[str, Path, None] = None,
-                     agent: Union[str, Path, None] = None) -> Self:
+                     serial: AnyPath = None, agent: AnyPath = None,
+                     region: AnyPath = None) -> Self:
         """
         Use a QEMU that runs already.  It runs on when the machine is closed.
 
         :param address: a path, or (host, port), of an unused QMP monitor
         :param serial: socket chardev of the serial port, if it is to be used
         :param agent: socket chardev of the guest agent's port
+        :param region: file of the memory backend of a snapctl device
         """
         machine = cls(Monitor())
         try:
             await machine._monitor.connect(address)
-            await machine._open(Path(serial) if serial else None,
-                                Path(agent) if agent else None)
+            await machine._open(serial, agent, region)
         except BaseException:
             await machine.close()
             raise
         return machine
 
-    async def _open(self, serial: Optional[Path], agent: Optional[Path]
+    async def _open(self, serial: AnyPath, agent: AnyPath, region: AnyPath
                     ) -> None:
-        await self._restorer.begin()
-        if serial:
-            self.serial = Serial(serial, 'serial port', self._monitor)
-            self._channels.append(self.serial)
-        if agent:
-            self.agent = Agent(agent, "guest agent's port", self._monitor)
-            self._channels.append(self.agent)
-        for channel in self._channels:
-            await channel.open()
+        self._ports = Ports(self._monitor, serial, agent, region)
+        await self._restorer.begin(self._ports.all)
+        await self._ports.open()
+
+    @property
+    def serial(self) -> Optional[Serial]:
+        """The serial port, if it was asked for."""
+        return self._ports.serial
+
+    @property
+    def agent(self) -> Optional[Agent]:
+        """The guest agent's port, if it was asked for."""
+        return self._ports.agent
+
+    @property
+    def region(self) -> Optional[Region]:
+        """The region of the device snapctl, if it was asked for."""
+        return self._ports.region
 
     # The end
 
@@ -150,8 +167,7 @@ class Machine:
         Kill a machine that was started here, with its disks and snapshots;
         detach from another.
         """
-        for channel in self._channels:
-            channel.close()
+        self._ports.close()
         await self._monitor.close()
         if self._process:
             self._process.kill()
@@ -223,14 +239,10 @@ class Machine:
 
     async def run(self, command: str, timeout: float = 30.0) -> Result:
         """
-        Run a shell command in the guest, by its agent if there is one,
-        otherwise by the serial port.
+        Run a shell command in the guest: by its agent, otherwise by the serial
+        port, otherwise by the region.
         """
-        channel = self.agent or self.serial
-        if not channel:
-            raise UsageError('the machine has no way to its guest; start it '
-                             'with agent=True or serial=True')
-        return await channel.run(command, timeout)
+        return await self._ports.run(command, timeout)
 
     # Snapshots
 

@@ -5,9 +5,9 @@ import asyncio
 import time
 from typing import Any, Awaitable, Callable, Mapping, Optional, Sequence
 
-from ram_reset.channel import Channel
 from ram_reset.errors import FailedLoadError, GuestError, RefusedError
 from ram_reset.monitor import Monitor, word
+from ram_reset.ports import Port
 
 DEAD = 'shutdown', 'internal-error', 'guest-panicked'
 PATIENCE = 10.0         # seconds
@@ -61,10 +61,9 @@ class Restorer:
     events, rather than a query, say whether the machine runs.
     """
 
-    def __init__(self, monitor: Monitor, channels: Sequence[Channel]):
-        """:param channels: open when the machine is restored"""
+    def __init__(self, monitor: Monitor):
         self._monitor = monitor
-        self._channels = channels
+        self._ports: Sequence[Port] = ()
         self._running = self._reboot_stops = False
         monitor.on_event(('STOP', 'RESUME', 'SHUTDOWN'), self._note)
 
@@ -73,8 +72,13 @@ class Restorer:
         # with -no-reboot, a reset is a shutdown
         self._reboot_stops |= 'reset' in event.get('data', {}).get('reason', '')
 
-    async def begin(self) -> None:
-        """To be called once the monitor is connected."""
+    async def begin(self, ports: Sequence[Port]) -> None:
+        """
+        To be called once the monitor is connected.
+
+        :param ports: open when the machine is restored
+        """
+        self._ports = ports
         self._running = await self._status() == 'running'
 
     async def _status(self) -> str:
@@ -91,19 +95,19 @@ class Restorer:
 
     async def _restore_running(self, tag: str, run: bool) -> bool:
         """Returns false if the guest has died before the load."""
-        if run and not self._channels:
+        if run and not self._ports:
             failed = await self._load(tag)      # after it QEMU goes on
             if failed:
                 await self._raise(failed, run)
             return self._running
-        for channel in self._channels:
-            await channel.before_load()
+        for port in self._ports:
+            await port.before_load()
         # one way to QEMU and back, which answers in order
         _, failed = await asyncio.gather(self._monitor.execute('stop'),
                                          self._load(tag))
         # the guest must say nothing between the load and this
-        for channel in self._channels:
-            await channel.after_load(drop=not failed)
+        for port in self._ports:
+            await port.after_load(drop=not failed)
         if failed:
             await self._raise(failed, True)
         if run and not await _failure(self._monitor.execute('cont')):
@@ -115,11 +119,11 @@ class Restorer:
         await self._monitor.execute('stop')
         if state in DEAD:
             await revive(self._monitor, lambda: self._reboot_stops)
-        for channel in self._channels:
-            await channel.before_load()
+        for port in self._ports:
+            await port.before_load()
         failed = await self._load(tag)
-        for channel in self._channels:
-            await channel.after_load(drop=not failed)
+        for port in self._ports:
+            await port.after_load(drop=not failed)
         if failed:
             await self._raise(failed, state == 'running')
         if state not in STOPPED if run is None else run:

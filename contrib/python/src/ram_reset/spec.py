@@ -8,6 +8,7 @@ from typing import List, Mapping, Sequence, Tuple, Union
 
 from ram_reset.channel import chardev
 from ram_reset.disks import Disk, Disks
+from ram_reset.region import device
 
 NAME = re.compile(r'[\w.-]*[A-Za-z_][\w.-]*', re.ASCII)     # of a snapshot
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
@@ -40,8 +41,10 @@ class Spec:
     object: str
     serial: bool
     agent: bool
+    region: int     # bytes
 
-    def command(self, folder: Path, disks: Disks) -> List[str]:
+    def command(self, folder: Path, disks: Disks, region: Path) -> List[str]:
+        """:param region: the file for it"""
         command = [self.qemu, *self.args, *disks.options(),
                    '-action', 'shutdown=pause,panic=pause']
         if self.object:
@@ -54,4 +57,6 @@ class Spec:
                         '-device', 'virtio-serial', '-device',
                         'virtserialport,chardev=ram-reset-agent,'
                         f'name={AGENT_PORT}']
+        if self.region:
+            command += device(region, self.region)
         return command

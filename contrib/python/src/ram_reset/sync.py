@@ -14,8 +14,11 @@ from typing import (Any, Callable, Coroutine, Generic, Iterable, Iterator, List,
 from ram_reset import channel as aio_channel
 from ram_reset import machine as aio_machine
 from ram_reset import pool as aio_pool
+from ram_reset import region as aio_region
 from ram_reset.channel import Result
 from ram_reset.monitor import Address
+from ram_reset.ports import AnyPath
+from ram_reset.ring import Answer
 from ram_reset.spec import OBJECT, AnyDisks, Snapshot
 from ram_reset.statistics import Load, Statistics
 
@@ -111,6 +114,21 @@ class Agent(Channel[aio_channel.Agent]):
         return _wait(self._channel.run(command, timeout))
 
 
+class Region:
+    """The region of the device snapctl, see aio.Region."""
+
+    def __init__(self, region: aio_region.Region):
+        self._region = region
+
+    def send(self, data: bytes, timeout: float = 30.0) -> Answer:
+        """Give an input to snapctl-harness, and wait for its result."""
+        return _wait(self._region.send(data, timeout))
+
+    def run(self, command: str, timeout: float = 30.0) -> Result:
+        """Run a shell command, if the harness runs a shell."""
+        return _wait(self._region.run(command, timeout))
+
+
 class Machine:
     """
     A QEMU: started, attached to, or forked.  See aio.Machine, whose methods
@@ -122,23 +140,24 @@ class Machine:
         self._machine = machine
         self.serial = Serial(machine.serial) if machine.serial else None
         self.agent = Agent(machine.agent) if machine.agent else None
+        self.region = Region(machine.region) if machine.region else None
 
     @classmethod
     def start(cls, args: Sequence[str] = (), *,
               qemu: str = 'qemu-system-x86_64', disks: AnyDisks = None,
-              serial: bool = False, agent: bool = False,
+              serial: bool = False, agent: bool = False, region: int = 0,
               object: str = OBJECT) -> 'Machine':
         """Start a QEMU with RAM reset, see aio.Machine.start()."""
         return cls(_wait(aio_machine.Machine.start(
             args, qemu=qemu, disks=disks, serial=serial, agent=agent,
-            object=object)))
+            region=region, object=object)))
 
     @classmethod
-    def attach(cls, address: Address, *, serial: Union[str, Path, None] = None,
-               agent: Union[str, Path, None] = None) -> 'Machine':
+    def attach(cls, address: Address, *, serial: AnyPath = None,
+               agent: AnyPath = None, region: AnyPath = None) -> 'Machine':
         """Use a QEMU that runs already, see aio.Machine.attach()."""
         return cls(_wait(aio_machine.Machine.attach(
-            address, serial=serial, agent=agent)))
+            address, serial=serial, agent=agent, region=region)))
 
     def kill(self) -> None:
         """End QEMU at once, also one that was attached to."""
