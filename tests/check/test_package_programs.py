@@ -42,7 +42,7 @@ def root(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize('words', (
     ('ram-reset', '--help'), ('ram-reset', 'loop', '--help'),
-    ('ram-reset', 'report', '--help'), ('ram-reset-xml', '--help'),
+    ('ram-reset', 'report', '--help'), ('ram-reset', 'xml', '--help'),
     ('ram-reset', 'feed', '--help')), ids=' '.join)
 def test_programs_find_all_they_need(root, words):
     program = root / 'usr/bin' / words[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-xml: it adds its lines, and leaves every other byte."""
+"""ram-reset xml: it adds its lines, and leaves every other byte."""
 
 import xml.etree.ElementTree as ET
 

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-xml called with files, with virsh, and by KubeVirt as a hook."""
+"""ram-reset xml called with files and with virsh."""
 
-import json
 import os
 import stat
-import subprocess
-import sys
-import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
-from lib.xmltool import OBJECT, TOOL, arguments, domain, piped, refusal, run
+from lib.xmltool import domain, piped, refusal, run
 
 
 def test_file_keeps_its_mode_and_owner(tmp_path):
@@ -50,13 +45,14 @@ def test_dry_run(tmp_path):
 
 def test_missing_file_and_usage(tmp_path):
     assert 'No such file' in refusal(run(tmp_path / 'none.xml'))
-    for args in (), ('a.xml', '--domain', 'b'), ('--frobnicate', '-'):
+    for args in ((), ('a.xml', '--domain', 'b'), ('--frobnicate', '-'),
+                 ('a.xml', '--hook', 'b')):
         done = run(*args)
         assert done.returncode == 2 and b'usage:' in done.stderr
 
 
 @pytest.fixture
-def virsh(tmp_path) -> dict:
+def virsh(tmp_path) -> dict[str, str]:
     """A virsh that knows one domain; what it is told lies in tmp_path."""
     script = tmp_path / 'bin' / 'virsh'
     script.parent.mkdir()
@@ -71,11 +67,11 @@ case "$*" in
 esac
 ''')
     script.chmod(0o755)
-    return dict(os.environ, PATH=f'{script.parent}:{os.environ["PATH"]}')
+    return {'PATH': f'{script.parent}:{os.environ["PATH"]}'}
 
 
 def test_domain(tmp_path, virsh):
-    done = run('--domain', 'sandbox', '--connect', 'qemu:///system', env=virsh)
+    done = run('--domain', 'sandbox', '--connect', 'qemu:///system', **virsh)
     assert done.returncode == 0 and b'started next' in done.stderr
     assert (tmp_path / 'defined').read_bytes() == piped(domain('virt-install'))
     assert (tmp_path / 'calls').read_text().splitlines() == [
@@ -85,88 +81,20 @@ def test_domain(tmp_path, virsh):
 
 def test_domain_is_validated_where_libvirt_may_not_know_it(tmp_path, virsh):
     (tmp_path / 'sandbox.xml').write_bytes(domain('external-users'))
-    assert run('--domain', 'sandbox', '--fix', 'nvram', env=virsh
+    assert run('--domain', 'sandbox', '--fix', 'nvram', **virsh
                ).returncode == 0
     assert (tmp_path / 'calls').read_text().splitlines()[1] == \
         '-q define --validate /dev/stdin'
 
 
 def test_domain_that_is_not_defined_anew(tmp_path, virsh):
-    assert run('--dry-run', '--domain', 'sandbox', env=virsh).stdout
+    assert run('--dry-run', '--domain', 'sandbox', **virsh).stdout
     (tmp_path / 'sandbox.xml').write_bytes(piped(domain('virt-install')))
-    assert b'nothing' in run('--domain', 'sandbox', env=virsh).stderr
+    assert b'nothing' in run('--domain', 'sandbox', **virsh).stderr
     assert 'failed to get domain' in \
-        refusal(run('--domain', 'other', env=virsh))
+        refusal(run('--domain', 'other', **virsh))
     assert not (tmp_path / 'defined').exists()
 
 
 def test_virsh_is_missing():
-    done = subprocess.run([sys.executable, TOOL, '--domain', 'x'], check=False,
-                          capture_output=True, env={'PATH': '/nowhere'})
-    assert 'virsh is missing' in refusal(done)
-
-
-def vmi(**annotations) -> str:
-    return json.dumps({
-        'apiVersion': 'kubevirt.io/v1', 'kind': 'VirtualMachineInstance',
-        'metadata': {'name': 'sandbox-7', 'annotations': {
-            'hooks.kubevirt.io/hookSidecars': '[]',
-            **{f'ram-reset.vm.kubevirt.io/{key}': value
-               for key, value in annotations.items()}}}})
-
-
-def hook(tmp_path: Path, json_text: str, data: bytes):
-    """As the shim calls it: one file by that name, from elsewhere."""
-    path = tmp_path / 'onDefineDomain'
-    path.write_bytes(TOOL.read_bytes())
-    path.chmod(0o755)
-    return subprocess.run([path, '--vmi', json_text, '--domain', data],
-                          capture_output=True, cwd='/', check=False,
-                          env={'PATH': os.environ['PATH']})
-
-
-def test_hook(tmp_path):
-    done = hook(tmp_path, vmi(), domain('kubevirt'))
-    assert done.returncode == 0
-    assert done.stdout == piped(domain('kubevirt'))
-    assert b"disk 'vdb' (raw): no savevm" in done.stderr
-    done = hook(tmp_path, vmi(fix='keep-disks,locked'), domain('kubevirt'))
-    assert arguments(done.stdout)[-1] == f'{OBJECT},keep-disks=ua-cloudinitdisk'
-    text = 'ram-reset-memset,id=rr0,threads=2'
-    done = hook(tmp_path, vmi(object=text, emulator='/opt-qemu'),
-                domain('kubevirt'))
-    assert arguments(done.stdout) == ['-object', text]
-    assert ET.fromstring(done.stdout).findtext('devices/emulator') == \
-        '/opt-qemu'
-
-
-@pytest.mark.parametrize('json_text, name, reason', (
-    ('{', 'kubevirt', 'in JSON'),
-    ('[]', 'kubevirt', 'in JSON'),
-    (vmi(object='ram-reset-auto'), 'kubevirt', "no 'id='"),
-    (vmi(Object='ram-reset-auto,id=rr0'), 'kubevirt', 'is unknown'),
-    (vmi(), 'refused/raw-disk', 'qcow2'),
-    (vmi(), 'refused/truncated', 'well-formed')))
-def test_hook_refuses(tmp_path, json_text, name, reason):
-    assert reason in refusal(hook(tmp_path, json_text, domain(name)))
-
-
-def test_hook_without_annotations(tmp_path):
-    done = hook(tmp_path, '{"metadata": {}}', domain('kubevirt'))
-    assert arguments(done.stdout) == ['-object', OBJECT]
-
-
-def test_hook_tells_the_log_of_its_container(tmp_path):
-    """The shim is process 1 there, and drops a hook's stderr."""
-    path = tmp_path / 'onDefineDomain'
-    path.write_bytes(TOOL.read_bytes())
-    path.chmod(0o755)
-    shim = ('import subprocess, sys; sys.exit(subprocess.run(["%s", "--vmi", '
-            '"{}", "--domain", sys.stdin.read()], '
-            'stderr=subprocess.DEVNULL).returncode)' % path)
-    done = subprocess.run(
-        ['unshare', '-pf', '--mount-proc', sys.executable, '-c', shim],
-        input=domain('refused/raw-disk'), capture_output=True, check=False)
-    if b'unshare failed' in done.stderr:
-        pytest.skip('no PID namespace can be made here: run as root')
-    assert 'no writable disk of type qcow2' in refusal(done)
+    assert 'virsh is missing' in refusal(run('--domain', 'x', PATH='/nowhere'))

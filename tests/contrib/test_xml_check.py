@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-xml --check: what a domain can do, before it is started."""
+"""ram-reset xml --check: what a domain can do, before it is started."""
 
 import pytest
 
-from lib.xmltool import (CELLS, DISK, PROGRAM, changed, checked, domain, fixed,
+from ram_reset.domain.check import TAPS
+
+from lib.xmltool import (CELLS, DISK, changed, checked, domain, fixed,
                          refusal, run, said, summary, with_cells, with_device,
                          with_firmware, with_memory)
 
@@ -126,7 +128,7 @@ def test_check_of_devices(device, thing, begin):
 def test_check_of_interfaces_that_have_vhost():
     tap = "<interface type='{}'><model type='{}'/>{}</interface>"
     for kind, model, driver, vhost in (
-            *((kind, 'virtio', '', True) for kind in PROGRAM.TAPS),
+            *((kind, 'virtio', '', True) for kind in TAPS),
             ('bridge', 'virtio-transitional', '', True),
             ('bridge', 'e1000e', '', False),
             ('bridge', 'virtio', "<driver name='qemu'/>", False),

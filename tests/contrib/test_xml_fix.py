@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-xml --fix, and what it keeps of an object that is there."""
+"""ram-reset xml --fix, and what it keeps of an object that is there."""
 
-from lib.xmltool import (CELLS, MEMFD, NAMED, OBJECT, PROGRAM, SHARED,
-                         arguments, changed, checked, domain, fixed, piped,
+from ram_reset.domain.change import Wish, change
+
+from lib.xmltool import (CELLS, MEMFD, NAMED, OBJECT, SHARED, arguments,
+                         changed, checked, domain, fixed, piped,
                          refusal, run, summary, with_cells, with_firmware,
                          with_memory)
 
@@ -35,9 +37,9 @@ def test_fix_of_files_that_only_access_makes():
         data = with_cells(cells).replace(after, after + old.encode())
         assert fixed(data, 'memfd')[0] == changed(with_cells(cells)).replace(
             after, after + new.encode())
-    both = PROGRAM.Wish(fixes=('memfd', 'locked'))
+    both = Wish(fixes=('memfd', 'locked'))
     assert f'<memoryBacking>{SHARED}{MEMFD}</memoryBacking>'.encode() in \
-        PROGRAM.change(with_memory(SHARED + '<locked/>'), both)[0]
+        change(with_memory(SHARED + '<locked/>'), both)[0]
 
 
 def test_again_with_another_emulator_keeps_the_object():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-xml --check, against the tables of the manual about libvirt."""
+"""ram-reset xml --check, against the tables of the manual about libvirt."""
 
 import pytest
 

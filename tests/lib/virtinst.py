@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Domains that virt-install makes, each changed by ram-reset-xml alone."""
+"""Domains that virt-install makes, each changed by ram-reset xml alone."""
 
 import contextlib
 import itertools
@@ -18,6 +18,7 @@ from lib import products
 from lib.libvirtd import Libvirtd, Unavailable
 from lib.machine import VERIFY, Serial, run_quietly
 from lib.patience import Limit, patience
+from lib.xmltool import run as change_xml
 
 # By the libvirt of the same Debian, or of the same age
 VERSIONS = {'9.0': '4.1', '11.3': '5.0'}
@@ -29,7 +30,6 @@ TAG = 'clean'
 # every host's KVM can run Linux
 COMMON = ('--virt-type', 'qemu', '--import', '--network', 'user')
 SCRIPT = Path(__file__).with_name('installer.py')
-EDITOR = products.REPO / 'contrib/ram-reset/ram-reset-xml'
 
 
 class Refused(Exception):
@@ -83,13 +83,10 @@ class Installer:
 
 
 def add_object(xml: str, value: str) -> str:
-    run = subprocess.run([EDITOR, '--object', value, '-'], input=xml,
-                         capture_output=True, text=True, check=False,
-                         timeout=patience(TIMEOUT),
-                         env=dict(os.environ, LC_ALL='C'))
-    if run.returncode:
-        raise Refused(run.stderr.strip())
-    return run.stdout
+    done = change_xml('--object', value, '-', data=xml.encode(), LC_ALL='C')
+    if done.returncode:
+        raise Refused(done.stderr.decode().strip())
+    return done.stdout.decode()
 
 
 class Terminal:

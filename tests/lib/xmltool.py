@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""ram-reset-xml, as a program and as a module, and domains for it."""
+"""ram-reset xml, as a program and as a module, and domains for it."""
 
 import subprocess
 import xml.etree.ElementTree as ET
 
-from lib import products
-from lib.scripts import load
+from ram_reset.domain.change import Wish, change, checked as check
 
-TOOL = products.REPO / 'contrib/ram-reset/ram-reset-xml'
-# For what is tried with many domains
-PROGRAM = load('ram-reset-xml', 'contrib/ram-reset')
+from lib import products
+from lib.patience import patience
+from lib.ramreset import COMMAND, ENVIRONMENT
+
 DOMAINS = products.REPO / 'tests/contrib/domains'
 QEMU = '{http://libvirt.org/schemas/domain/qemu/1.0}'
 OBJECT = 'ram-reset-auto,id=rr0,rewind=on'
 
 
-def run(*args, data: bytes = b'', **kwargs) -> subprocess.CompletedProcess:
-    return subprocess.run([TOOL, *args], input=data, capture_output=True,
-                          check=False, timeout=60, **kwargs)
+def run(*args, data: bytes = b'', **env: str
+        ) -> subprocess.CompletedProcess:
+    return subprocess.run([*COMMAND, 'xml', *args], input=data, check=False,
+                          capture_output=True, timeout=patience(60),
+                          env={**ENVIRONMENT, **env})
 
 
 def piped(data: bytes, *args) -> bytes:
@@ -29,7 +31,7 @@ def piped(data: bytes, *args) -> bytes:
 def refusal(done: subprocess.CompletedProcess) -> str:
     text = done.stderr.decode()
     assert done.returncode == 1 and done.stdout == b'', text
-    assert text.startswith('ram-reset-xml: ') and 'Traceback' not in text
+    assert text.startswith('ram-reset xml: ') and 'Traceback' not in text
     assert text.count('\n') == 1, text
     return text
 
@@ -45,7 +47,7 @@ def arguments(data: bytes) -> list[str]:
 
 def said(data: bytes, **wish) -> list[str]:
     """By --check."""
-    return PROGRAM.check(data, PROGRAM.Wish(**wish))[0]
+    return check(data, Wish(**wish))[0]
 
 
 def checked(data: bytes) -> dict[str, str]:
@@ -92,11 +94,11 @@ SHARED = "<access mode='shared'/>"
 
 
 def fixed(data: bytes, what: str, **wish) -> tuple[bytes, str]:
-    wish = PROGRAM.Wish(fixes=(what,), **wish)
-    new, notes = PROGRAM.change(data, wish)
-    assert PROGRAM.change(new, wish)[0] == new
+    wish = Wish(fixes=(what,), **wish)
+    new, notes = change(data, wish)
+    assert change(new, wish)[0] == new
     return new, '\n'.join(notes)
 
 
 def changed(data: bytes, **wish) -> bytes:
-    return PROGRAM.change(data, PROGRAM.Wish(**wish))[0]
+    return change(data, Wish(**wish))[0]

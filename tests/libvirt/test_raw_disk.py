@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Domains with a raw disk, which ram-reset-xml has snapshots leave alone."""
+"""Domains with a raw disk, which ram-reset xml has snapshots leave alone."""
 
 # Takes: 8 s
 
 import dataclasses
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from lib import products
 from lib.content import check_state, dirty, write_state
 from lib.domains import OBJECTS, TAG, Config, Domain
 from lib.libvirtd import LibvirtError
+from lib.xmltool import piped
 
-TOOL = products.REPO / 'contrib/ram-reset/ram-reset-xml'
 SIZE = 1 << 20
 
 
@@ -30,10 +28,8 @@ class RawDiskConfig(Config):
         domain.find('devices').append(ET.fromstring(
             '<disk type="file" device="disk"><driver name="qemu" type="raw"/>'
             f'<source file="{raw}"/><target dev="vdb" bus="virtio"/></disk>'))
-        return subprocess.run(
-            [TOOL, '--object', self.objects[0], '--fix', 'keep-disks', '-'],
-            input=ET.tostring(domain, encoding='unicode'), text=True,
-            check=True, capture_output=True).stdout
+        return piped(ET.tostring(domain), '--object', self.objects[0],
+                     '--fix', 'keep-disks').decode()
 
 
 def test_snapshots_leave_it_as_it_is(daemon):

@@ -30,7 +30,7 @@ DEBIANS = {'12': (), '13': ('qemu-system-modules-opengl',
                             'qemu-system-modules-spice')}
 QEMU = '/usr/bin/qemu-ram-reset-system-x86_64'
 LAUNCHER = '/usr/bin/qemu-ram-reset'
-PROGRAMS = 'ram-reset', 'ram-reset-xml'
+PROGRAMS = ('ram-reset',)
 # Files that others than the packages change: logs, caches, dpkg's state
 CHANGES = re.compile(
     '/(dev|proc|sys|run|tmp|packages|guest|trial|results|root'

@@ -14,32 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from lib import effort, products
+from lib import products
 from lib.documents import PYTHON, SHELL, Document
 from lib.machine import run_quietly
 from lib.patience import patience
+from lib.pythons import pythons
 
 PACKAGE = products.REPO / 'contrib/python'
 PAGE = Document(products.REPO / 'docs/system/ram-reset-python.rst')
-OLDEST = 3, 9
-
-
-def pythons() -> list[Path]:
-    """
-    The newest; with ./test --all the oldest that it is for, too, if this host
-    has that.
-    """
-    found = {}
-    folders = [*os.get_exec_path(),
-               *Path.home().glob('.pyenv/versions/*/bin')]
-    for folder in folders:
-        for minor in range(OLDEST[1], 20):
-            path = Path(folder) / f'python3.{minor}'
-            if path.exists() and not path.read_bytes()[:2] == b'#!':
-                found.setdefault(minor, path)
-    found.setdefault(sys.version_info[1], Path(sys.executable))
-    wanted = {min(found), max(found)} if effort.ALL else {max(found)}
-    return [found[minor] for minor in sorted(wanted)]
 
 
 @pytest.fixture(scope='module')

@@ -41,3 +41,7 @@ class GuestError(Error):
 
 class UsageError(Error, ValueError):
     """The arguments do not fit the machine."""
+
+
+class DomainError(Error):
+    """The XML of a libvirt domain is not fit for the requested change."""

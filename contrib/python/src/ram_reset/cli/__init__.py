@@ -5,10 +5,10 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-from ram_reset.cli import feed, loop, report
+from ram_reset.cli import feed, loop, report, xml
 from ram_reset.errors import Error
 
-COMMANDS = loop, feed, report
+COMMANDS = loop, feed, report, xml
 
 
 def parser() -> argparse.ArgumentParser:
