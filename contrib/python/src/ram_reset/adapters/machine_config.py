@@ -2,7 +2,6 @@
 """The settings of a sandbox's machine, and its boot."""
 
 import json
-import time
 from pathlib import Path
 from shlex import quote
 from typing import Any, Tuple
@@ -10,7 +9,7 @@ from typing import Any, Tuple
 from pydantic import BaseModel, ConfigDict
 
 from ram_reset.adapters.commands import Commands
-from ram_reset.errors import GuestError
+from ram_reset.boot import wait_ready
 from ram_reset.machine import Machine
 from ram_reset.spec import OBJECT
 
@@ -57,19 +56,8 @@ async def boot(config: MachineConfig) -> Machine:
         config.args, qemu=config.qemu, disks=config.disks,
         serial=config.serial, agent=config.agent, object=config.object)
     try:
-        end = time.monotonic() + config.boot_seconds
-        if machine.serial and config.ready:
-            await machine.serial.expect(config.ready, config.boot_seconds)
-        if machine.serial:
-            for line in config.setup:
-                await machine.serial.send(line + '\n')
-        while machine.agent:
-            try:
-                await machine.agent.execute('guest-ping', timeout=1.0)
-                break
-            except GuestError:
-                if time.monotonic() > end:
-                    raise
+        await wait_ready(machine, config.ready, config.setup,
+                         config.boot_seconds)
         shell = Commands(machine)
         await shell.prepare()
         await shell.check(f'mkdir -p {quote(config.folder)}')

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Run commands in a guest, each as if it were the first.
+
+Starts QEMU with the command line after "--" (or connects to a running one),
+waits until the guest is ready and saves a snapshot.  Before each command but
+the first the guest goes back to it.  No image given with --disk is changed.
+
+The status is that of the first command that fails, 0 if none does, 1 if QEMU or
+the guest fails, 2 for wrong usage and 130 after Ctrl-C.
+"""
+
+import argparse
+from typing import List
+
+from ram_reset.cli import session
+from ram_reset.cli.line import Line
+from ram_reset.cli.session import Done
+
+
+async def work(options: argparse.Namespace, line: Line) -> int:
+    found: List[Done] = []
+    async with session.started(options, line) as machine:
+        line.show('saves a snapshot')
+        clean = machine.find(options.snapshot) if options.snapshot else \
+            await machine.snapshot()
+        try:
+            for number, command in enumerate(options.do):
+                if number or options.snapshot:
+                    line.show('goes back to the snapshot')
+                    await machine.restore(clean, run=True)
+                line.show(f'runs {command}')
+                found.append(await session.do(machine, command,
+                                              options.timeout))
+                if len(options.do) > 1:
+                    session.show(found[-1], line)
+                else:
+                    line.hide()
+                    print(found[-1].output, end='', flush=True)
+        finally:
+            if options.connect:
+                await machine.restore(clean)
+                if not options.snapshot:
+                    await machine.delete(clean)
+    session.write(options, found)
+    return session.worst(found)
+
+
+def run(options: argparse.Namespace) -> int:
+    return session.run(work, options)
+
+
+def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
+           ) -> None:
+    parser = commands.add_parser(
+        'run', description=__doc__, allow_abbrev=False,
+        help='run commands in a guest, each in a clean one',
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    session.add_options(parser, attach=True)
+    parser.add_argument(
+        '--snapshot', metavar='TAG',
+        help='go to this snapshot before each command, and save none')
+    parser.set_defaults(run=run)
