@@ -5,10 +5,10 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-from ram_reset.cli import loop, report
+from ram_reset.cli import check, loop, report
 from ram_reset.errors import Error
 
-COMMANDS = loop, report
+COMMANDS = check, loop, report
 
 
 def parser() -> argparse.ArgumentParser:
