@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from ram_reset.cli import check_trial
 
-from lib import package, products, unpatched
+from lib import products, unpatched
 from lib.machine import kvm_usable
 from lib.patience import Limit, patience
 from lib.ramreset import COMMAND, ENVIRONMENT, command
 
 LINE = re.compile(r'^(ok|slow|no) +([^:]+): (.+)$')
-LINUX = ('--kernel', str(products.kernel()), '--append',
-         'console=ttyS0 loglevel=1 no_timer_check rdinit=/bin/busybox -- sh')
+LINUX = '--kernel', str(products.kernel())
+APPEND = 'console=ttyS0 loglevel=1 no_timer_check rdinit=/bin/busybox -- sh'
 
 
 def findings(text: str) -> dict[str, tuple[str, str]]:
@@ -55,7 +55,7 @@ def refused(call: str, error: str, path: str = '') -> tuple:
 
 def test_what_is_found(tmp_path):
     file = tmp_path / 'out.json'
-    found = check('--loads', 20, '--json', file)
+    found = check('--tiny', '--loads', 20, '--json', file)
     assert str(products.QEMU) in found['QEMU'][1]
     assert 'ram-reset-auto' in found['RAM reset'][1]
     assert str(products.QEMU_IMG) in found['qemu-img'][1]
@@ -77,9 +77,12 @@ def test_what_is_found(tmp_path):
                for load in trial['loads'])
 
 
-def test_linux(tmp_path):
-    """Under KVM if its guests run on the CPU."""
-    found = check('--loads', 5, *LINUX, '--initrd', products.initramfs())
+@pytest.mark.parametrize('own', (True, pytest.param(
+    False, marks=pytest.mark.long('a second boot'))))
+def test_linux(own):
+    """With an initrd of this host's shell; under KVM if it boots Linux."""
+    found = check('--loads', 5, *LINUX, *(() if own else (
+        '--initrd', products.initramfs(), '--append', APPEND)))
     kvm = found.get('guests under KVM', ('no', ''))[0] == 'ok'
     assert found['guest'][0] == ('ok' if kvm else 'slow')
     assert found['guest'][1].startswith(
@@ -88,8 +91,21 @@ def test_linux(tmp_path):
     assert found['rewinds'] == ('ok', '5 of 5')
 
 
+def test_linux_that_does_not_boot(tmp_path):
+    """The tiny guest takes its place."""
+    kernel, file = tmp_path / 'vmlinuz', tmp_path / 'out.json'
+    kernel.write_bytes(b'no kernel' * 1000)
+    check('--loads', 1, '--kernel', kernel, '--json', file)
+    data = json.loads(file.read_text())
+    first, second = [f for f in data['findings'] if f['name'] == 'guest']
+    assert first['state'] == 'no' and f'Linux, {kernel}, does not start' in \
+        first['fact']
+    assert data['trial']['guest'] in second['fact']
+    assert data['trial']['verified'] == 1
+
+
 def test_time_limit():
-    found = check('--loads', 1000000, '--seconds', 0.5)
+    found = check('--tiny', '--loads', 1000000, '--seconds', 0.5)
     made = re.match(r'([\d,]+) in .* s, of 1,000,000 when the time was over; '
                     'each was verified', found['loads'][1])
     assert int(made[1].replace(',', '')) >= 1
@@ -101,7 +117,7 @@ def test_time_limit():
      'add your user to'),
     ('ENOENT', 'there is no /dev/kvm', '--device /dev/kvm')))
 def test_without_kvm(error, fact, remedy):
-    found = check('--loads', 5, before=refused('openat', error, '/dev/kvm'))
+    found = check('--tiny', '--loads', 5, before=refused('openat', error, '/dev/kvm'))
     assert found['KVM'][0] == 'no'
     assert found['KVM'][1].startswith(fact) and remedy in found['KVM'][1]
     assert 'guests under KVM' not in found and 'dirty log' not in found
@@ -113,8 +129,8 @@ def test_without_kvm(error, fact, remedy):
     ('EPERM', 'allow the system call userfaultfd'),
     ('ENOSYS', 'use Linux 6.7 or later')))
 def test_kernel_that_does_not_report(error, remedy):
-    state, rest = check('--loads', 1, before=refused('userfaultfd', error)
-                        )['memory of devices']
+    state, rest = check('--tiny', '--loads', 1, before=refused(
+        'userfaultfd', error))['memory of devices']
     assert state == 'slow' and remedy in rest
 
 
@@ -154,7 +170,7 @@ def test_qemu_that_starts_no_guest(tmp_path):
     path = program(tmp_path / 'qemu', 'case "$*" in\n'
                    '*-bios*) echo the host is full >&2; exit 3;;\n'
                    f'*) exec {products.QEMU} "$@";; esac')
-    found = check(status=1, qemu=path,
+    found = check('--tiny', status=1, qemu=path,
                   PATH=f'{products.QEMU_IMG.parent}:{os.environ["PATH"]}')
     assert found['guest'][0] == 'no'
     assert 'under TCG: QEMU has ended with status 3' in found['guest'][1]
@@ -167,8 +183,9 @@ class Running:
     def __init__(self, folder: Path):
         self.folder = folder
         self.popen = subprocess.Popen(
-            [*COMMAND, 'check', '--qemu', str(products.QEMU), '--loads',
-             '1000000', '--seconds', '1000000', '--json', folder / 'out.json'],
+            [*COMMAND, 'check', '--qemu', str(products.QEMU), '--tiny',
+             '--loads', '1000000', '--seconds', '1000000',
+             '--json', folder / 'out.json'],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**ENVIRONMENT, 'TMPDIR': str(folder)})
         self.text = ''
@@ -234,9 +251,11 @@ def test_interrupt(running):
 @pytest.mark.parametrize('args, reason', (
     (('--loads', 0), '--loads must be at least 1'),
     (('--seconds', 0), '--seconds above 0'),
-    (('--kernel', 'x'), 'give --kernel and --initrd together'),
-    (('--kernel', '/dev/null', '--initrd', 'x'), 'cannot be read'),
-    (('--append', 'x'), '--append needs --kernel'),
+    (('--initrd', 'x'), '--initrd and --append need --kernel'),
+    (('--kernel', 'x'), 'x cannot be read'),
+    (('--kernel', '/dev/null'), '/dev/null cannot be read'),
+    (('--append', 'x'), '--initrd and --append need --kernel'),
+    (('--tiny', '--kernel', products.QEMU), 'either --kernel or --tiny'),
     (('--load', 5), 'unrecognized arguments'),
     (('x',), 'unrecognized arguments')))
 def test_usage(args, reason):
@@ -248,28 +267,12 @@ def test_results_that_cannot_be_written(tmp_path):
     assert 'give --json another file' in done.stderr and done.stdout == ''
 
 
-def test_the_hosts_own_linux(tmp_path):
-    names = ('vmlinuz-6.1', 'initrd.img-6.0', 'initramfs-6.1.img')
-    for name in names:
-        assert check_trial.find_linux(tmp_path, '6.1') is None
-        (tmp_path / name).write_bytes(b'x')
-    guest = check_trial.find_linux(tmp_path, '6.1')
-    assert guest.name.endswith('vmlinuz-6.1')
-    assert str(tmp_path / 'initramfs-6.1.img') in guest.options
-    assert guest.options[-1].endswith(' rdinit=/bin/sh')
-
-
-def test_a_shell_that_rdinit_starts(tmp_path):
-    """As on the host's own initrd, whose shell is /bin/sh."""
-    initrd = tmp_path / 'initrd'
-    busybox = (products.GUEST / 'busybox').read_bytes()
-    initrd.write_bytes(b''.join((
-        products.cpio_entry('bin', 0o40755),
-        products.cpio_entry('bin/sh', 0o100755, busybox),
-        products.cpio_entry('dev', 0o40755),
-        products.cpio_entry('TRAILER!!!', 0))))
-    guest = check_trial.linux(products.kernel(), initrd,
-                              check_trial.APPEND + check_trial.SHELL)
-    with guest.start(package.QEMU, 'tcg') as machine:
-        guest.boot(machine, patience(90))
-        guest.work(machine, 7)
+def test_the_hosts_own_kernel(tmp_path):
+    boot, modules = tmp_path / 'boot', tmp_path / 'modules'
+    boot.mkdir()
+    modules.mkdir()
+    (boot / 'vmlinuz-6.0').touch()
+    for folder, name in ((modules, 'vmlinuz'), (boot, 'vmlinuz-6.1')):
+        (folder / name).touch()
+        assert check_trial.find_kernel('6.1', boot, modules) == folder / name
+    assert check_trial.find_kernel('6.1', tmp_path) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from ram_reset import Machine, OBJECT
-from ram_reset.cli import check_guest
+from ram_reset.cli import check_guest, check_initrd
 from ram_reset.cli.check_report import NO, OK, SLOW, Finding, Trial
 from ram_reset.cli.results import Results
 from ram_reset.errors import Error, GuestError
@@ -20,13 +20,13 @@ LINUX_RAM = 256 * MIB
 TINY_RAM = 128 * MIB
 UNPACKED = 8            # the most that an initrd grows when it is unpacked
 ANSWER = 30.0           # seconds
-BOOT = {'kvm': 30.0, 'tcg': 60.0}
+BOOT = {'kvm': 20.0, 'tcg': 60.0}
 # KVM that emulates has one or two millions of instructions a second, other KVM
 # has a thousand times as many; the second try is for a host that was busy
 EMULATED = 10.0
 TRIES = 2
 APPEND = 'console=ttyS0 loglevel=1 no_timer_check'
-SHELL = ' rdinit=/bin/sh'
+SHELL = f' rdinit={check_initrd.SHELL}'
 # busybox asks the terminal for the place of its cursor
 PROMPT = r'[#$] (\x1b\[6n)?\Z'
 
@@ -78,22 +78,34 @@ def tiny(folder: Path) -> Guest:
         '-m', f'{TINY_RAM // MIB}M', '-bios', str(file)), '>')
 
 
-def linux(kernel: Path, initrd: Path, append: str) -> Guest:
+def linux(kernel: Path, folder: Path, initrd: Optional[Path] = None,
+          append: Optional[str] = None) -> Guest:
+    """
+    :param folder: for an initrd with this host's shell, if there is no other
+    """
+    if not initrd:
+        initrd = folder / 'initrd'
+        initrd.write_bytes(check_initrd.image())
+        append = append or APPEND + SHELL
     room = LINUX_RAM + UNPACKED * initrd.stat().st_size
     return Linux(f'Linux, {kernel}', (
         '-m', f'{-(-room // MIB)}M', '-kernel', str(kernel), '-initrd',
-        str(initrd), '-append', append), PROMPT)
+        str(initrd), '-append', append or APPEND), PROMPT)
 
 
-def find_linux(boot: Path = Path('/boot'), release: str = platform.release()
-               ) -> Optional[Guest]:
-    """This host's own kernel, with a shell of its initrd."""
-    kernel = boot / f'vmlinuz-{release}'
-    for name in (f'initrd.img-{release}', f'initramfs-{release}.img',
-                 f'initrd-{release}'):
-        if all(os.access(f, os.R_OK) for f in (kernel, boot / name)):
-            return linux(kernel, boot / name, APPEND + SHELL)
+def find_kernel(release: str, *folders: Path) -> Optional[Path]:
+    """This host's own, if it can be read."""
+    for folder in folders:
+        for name in f'vmlinuz-{release}', 'vmlinuz':
+            if os.access(folder / name, os.R_OK):
+                return folder / name
     return None
+
+
+def host_kernel() -> Optional[Path]:
+    release = platform.release()
+    return find_kernel(release, Path('/boot'),
+                       Path('/usr/lib/modules') / release)
 
 
 def speed(guest: Guest, qemu: str) -> float:
