@@ -134,6 +134,15 @@ def test_kernel_that_does_not_report(error, remedy):
     assert state == 'slow' and remedy in rest
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason='only root may mount')
+def test_container_with_a_small_dev_shm():
+    small = ('unshare', '--mount', 'sh', '-c', 'mount -t tmpfs -o size=64M '
+             'tmpfs /dev/shm && exec "$@"', 'sh')
+    state, rest = check('--tiny', '--loads', 1, before=small)['/dev/shm']
+    assert state == 'slow' and rest.startswith('room for 64 MiB of ')
+    assert '--shm-size' in rest
+
+
 def test_stock_qemu():
     found = check(status=1, qemu=unpatched.debian())
     assert found['QEMU'][0] == 'ok'
