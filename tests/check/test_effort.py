@@ -32,10 +32,20 @@ def test_long():
     pytest.param('x', marks=pytest.mark.long('as y')), 'y', 'z'))
 def test_values(a, b):
     pass
+
+
+@pytest.mark.any_value
+@pytest.mark.parametrize('each_linux_accel', ('tcg', 'kvm'))
+@pytest.mark.parametrize('c', (1, 2))
+def test_linux(c, each_linux_accel):
+    pass
 """
+LINUX = ['test_linux[1-tcg]', 'test_linux[1-kvm]']
 PLAIN = ['test_plain']
 ALL = [*PLAIN, 'test_long', *(f'test_values[{b}-{a}]'
-                              for b in 'xyz' for a in (1, 2))]
+                              for b in 'xyz' for a in (1, 2)),
+       *(f'test_linux[{c}-{accel}]' for c in (1, 2)
+         for accel in ('tcg', 'kvm'))]
 
 
 @pytest.fixture
@@ -56,7 +66,7 @@ def chosen(tmp_path):
 
 
 def test_some_are_left_out(chosen):
-    assert chosen() == [*PLAIN, 'test_values[y-1]']
+    assert chosen() == [*PLAIN, 'test_values[y-1]', *LINUX]
 
 
 def test_all_are_run(chosen):

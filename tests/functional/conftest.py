@@ -8,17 +8,12 @@ import pytest
 
 from lib import machine
 from lib.damage import snapshots   # noqa: F401
-from lib.fixtures import accel, built, fast_accel, huge_pool   # noqa: F401
+from lib.fixtures import (accel, built, each_linux_accel,   # noqa: F401
+                          fast_accel, huge_pool, linux_accel, no_linux_kvm)
 from lib.forks import saved_image   # noqa: F401
-from lib.guests import linux_boots_under_kvm
 from lib.hugefile import huge_mount, ramfile   # noqa: F401
 from lib.rewinding import tracker   # noqa: F401
 from lib.templates import rewind, templates   # noqa: F401
-
-@pytest.fixture(scope='session')
-def linux_accel(tmp_path_factory) -> str:
-    probe = tmp_path_factory.mktemp('probe')
-    return 'kvm' if linux_boots_under_kvm(probe) else 'tcg'
 
 
 @pytest.fixture(params=machine.STRATEGIES)

@@ -87,7 +87,9 @@ def pytest_collection_modifyitems(config: pytest.Config,
     for item in [item for item in items if item not in dropped]:
         for mark, together in MARKS.items():
             if item.get_closest_marker(mark):
-                key = item.path, item.originalname, together
+                # only the test itself finds out what KVM boots
+                accel = item.callspec.params.get('each_linux_accel')
+                key = item.path, item.originalname, accel, together
                 tests.setdefault(key, []).append(item)
     for (*_, together), variants in tests.items():
         runnable = [item for item in variants if runs_here(item)]

@@ -4,6 +4,7 @@
 import pytest
 
 from lib import hugepages, machine, products
+from lib.guests import no_linux_under_kvm
 
 HUGE_POOL = 96
 
@@ -27,6 +28,27 @@ def accel(request) -> str:
 def fast_accel() -> str:
     """For tests of something that is the same whatever runs the guest."""
     return 'kvm' if machine.kvm_usable() else 'tcg'
+
+
+@pytest.fixture(scope='session')
+def no_linux_kvm(tmp_path_factory) -> str:
+    """Why Linux does not boot under KVM here, or ''."""
+    return no_linux_under_kvm(tmp_path_factory.mktemp('probe'))
+
+
+@pytest.fixture(scope='session')
+def linux_accel(no_linux_kvm) -> str:
+    """For tests of something that is the same whatever runs Linux."""
+    return 'tcg' if no_linux_kvm else 'kvm'
+
+
+@pytest.fixture(scope='session', params=('tcg', 'kvm'))
+def each_linux_accel(request) -> str:
+    if request.param == 'kvm':
+        reason = request.getfixturevalue('no_linux_kvm')
+        if reason:
+            pytest.skip(reason)
+    return request.param
 
 
 @pytest.fixture(scope='session')

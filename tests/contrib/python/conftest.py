@@ -28,9 +28,9 @@ def start(fast_accel) -> Iterator[Callable[..., Machine]]:
 
 
 @pytest.fixture(scope='module')
-def shell() -> Iterator[Machine]:
+def shell(each_linux_accel) -> Iterator[Machine]:
     """A Linux guest with a shell; each test forks it."""
-    with Machine.start(package.shell(), qemu=package.QEMU,
+    with Machine.start(package.shell(each_linux_accel), qemu=package.QEMU,
                        serial=True) as machine:
         package.set_up_shell(machine)
         yield machine

@@ -196,9 +196,10 @@ def test_kill_at_every_write_of_a_load(tmp_path, saved_image, monkeypatch,
     assert ended and nth > 2 and outcomes == {SAVED, 0x44}
 
 
-def test_linux(tmp_path, templates, linux_accel):
+def test_linux(tmp_path, templates, each_linux_accel):
     """Each guest knows what it is, and has its own disk."""
-    machine_of = {'accel': linux_accel, 'ram': 192 * MIB, 'strategy': 'auto',
+    machine_of = {'accel': each_linux_accel, 'ram': 192 * MIB,
+                  'strategy': 'auto',
                   'options': f',rewind=on,template-dir={templates}',
                   'args': ('-device', f'virtio-blk-pci,drive={DISK}')}
     image = tmp_path / 'parent'

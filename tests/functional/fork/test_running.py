@@ -148,22 +148,24 @@ def test_cancelled(tmp_path, parent, forker, rng):
     parent.check_file_systems()
 
 
-def test_identity(tmp_path):
+def test_identity(tmp_path, each_linux_accel):
     """Each child has another ID, and its kernel has been told."""
     args = ('-cpu', 'qemu64,+rdrand', '-device', 'vmgenid',
             '-device', f'virtio-blk-pci,drive={DISK}')
     folder = tmp_path / 'parent'
     folder.mkdir()
     told = "dmesg | grep -c 'due to virtual machine fork'; true"
-    with Linux(folder, accel='tcg', ram=128 * MIB, args=args) as guest:
+    with Linux(folder, accel=each_linux_accel, ram=128 * MIB, args=args
+               ) as guest:
         fork = Forker(guest, tmp_path / 'forks', {DISK: guest.disk}).fork()
         assert guest.run(told) == '0'
         ids = {guest.qmp('query-vm-generation-id')['guid']}
     for n in range(2):
         folder = tmp_path / f'child{n}'
         fork.make_disks(folder)
-        with Linux(folder, accel='tcg', ram=128 * MIB, strategy='auto',
-                   args=(*args, *INCOMING), boot_timeout=0) as guest:
+        with Linux(folder, accel=each_linux_accel, ram=128 * MIB,
+                   strategy='auto', args=(*args, *INCOMING), boot_timeout=0
+                   ) as guest:
             fork.enter(guest)
             limit = Limit(60)
             while guest.run(told) != '1':

@@ -20,10 +20,10 @@ DIRTY_MIB = rounds(192, 96)
 
 
 @pytest.fixture(scope='module')
-def booted(tmp_path_factory, linux_accel):
+def booted(tmp_path_factory, each_linux_accel):
     """A disk that has the snapshot "booted", and what the guest was then."""
     workdir = tmp_path_factory.mktemp('booted')
-    with Linux(workdir, accel=linux_accel, ram=RAM_SIZE) as guest:
+    with Linux(workdir, accel=each_linux_accel, ram=RAM_SIZE) as guest:
         guest.prepare_state(STATE_MIB)
         state = guest.state()
         guest.save('booted')
@@ -31,13 +31,13 @@ def booted(tmp_path_factory, linux_accel):
 
 
 @pytest.fixture
-def start(tmp_path, linux_accel, memory, strategy, booted):
+def start(tmp_path, each_linux_accel, memory, strategy, booted):
     """Starts the guest anew from a snapshot on a disk of the test's own."""
     shutil.copy(booted[0], tmp_path / 'disk.qcow2')
 
     def start_guest(tag: str) -> Linux:
-        return Linux(tmp_path, accel=linux_accel, ram=RAM_SIZE, memory=memory,
-                     strategy=strategy, loadvm=tag)
+        return Linux(tmp_path, accel=each_linux_accel, ram=RAM_SIZE,
+                     memory=memory, strategy=strategy, loadvm=tag)
     return start_guest
 
 

@@ -123,9 +123,9 @@ def test_guest_runs_on(tmp_path, unpatched, fast_accel, kind):
 
 
 @pytest.mark.long('test_guest_runs_on has a small guest')
-def test_linux_runs_on(tmp_path, unpatched, linux_accel):
+def test_linux_runs_on(tmp_path, unpatched, each_linux_accel):
     """With devices that have a state of their own."""
-    machine = {'accel': linux_accel, 'ram': 192 * MIB, 'memory': 'shared',
+    machine = {'accel': each_linux_accel, 'ram': 192 * MIB, 'memory': 'shared',
                'args': ('-device', 'VGA', '-device', 'virtio-balloon-pci',
                         '-device', 'virtio-rng-pci', '-device', 'virtio-serial',
                         '-device', 'qemu-xhci', '-device', 'usb-tablet',

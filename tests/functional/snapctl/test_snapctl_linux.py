@@ -96,8 +96,8 @@ def error(guest: Linux, command: str, status: int = 1) -> str:
 
 @pytest.mark.any_value
 @pytest.mark.parametrize('machine', ('pc', 'q35'))
-def test_taken_back_by_itself(tmp_path, linux_accel, machine):
-    with boot(tmp_path, linux_accel, machine=machine, **REWIND) as guest:
+def test_taken_back_by_itself(tmp_path, each_linux_accel, machine):
+    with boot(tmp_path, each_linux_accel, machine=machine, **REWIND) as guest:
         info = facts(guest)
         assert re.search(r'/0000:00:\w\w\.0$', info.pop('device'))
         assert info == {

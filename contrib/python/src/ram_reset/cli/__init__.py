@@ -5,10 +5,10 @@ import argparse
 import sys
 from typing import Optional, Sequence
 
-from ram_reset.cli import feed, fork, loop, report, run, tree, xml
+from ram_reset.cli import check, feed, fork, loop, report, run, tree, xml
 from ram_reset.errors import Error
 
-COMMANDS = run, loop, tree, fork, feed, xml, report
+COMMANDS = check, run, loop, tree, fork, feed, xml, report
 
 
 def parser() -> argparse.ArgumentParser:
