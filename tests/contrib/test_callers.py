@@ -144,8 +144,12 @@ class Caller:
         self.processes = 0
         self._start = {'accel': accel, 'ram': 64 * MIB, 'qemu': qemu}
         self.guest = None
-        self.run()
-        Ring3.wait_ready(self.guest)
+        try:
+            self.run()
+            Ring3.wait_ready(self.guest)
+        except BaseException:
+            self.end()
+            raise
 
     def __enter__(self) -> 'Caller':
         return self

@@ -5,6 +5,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ram_reset import Machine
 
 from lib import package, products
 from lib.clients import client
@@ -63,6 +65,32 @@ def test_two_hosts(home):
     assert sum(map(int, counts.values())) == 50
     # QEMUs have gone with their folders
     assert not list((home / 'tmp').iterdir())
+
+
+@pytest.mark.skipif(not shutil.which('ssh'), reason='there is no ssh here')
+def test_by_openssh(home, fast_accel):
+    """Its client forwards sockets as well, as the manual has it."""
+    there, here = home / 'vm/qmp', home / 'qmp'
+    there.parent.mkdir()
+    command, = (b.text for b in PAGES[1].blocks
+                if b.text.startswith('ssh '))
+    words = command.replace('/run/vm', str(there.parent)).split()[1:]
+    with subprocess.Popen(
+            [package.QEMU, *package.ring3(fast_accel), '-qmp',
+             f'unix:{there},server=on,wait=off']) as qemu, subprocess.Popen(
+            ['ssh', '-F', home / '.ssh/config', *words], cwd=home) as ssh:
+        try:
+            limit = Limit(60)
+            while not (here.exists() and there.exists()):
+                assert not limit.over() and ssh.poll() is None
+                time.sleep(0.01)
+            machine = Machine.attach(str(here))
+            assert machine.status() == 'running'
+            machine.kill()
+            qemu.wait(patience(20))
+        finally:
+            ssh.kill()
+            qemu.kill()
 
 
 def test_a_client_that_is_killed(home):
