@@ -39,8 +39,8 @@ async def work(options: argparse.Namespace, line: Line) -> int:
         finally:
             if options.connect:
                 await machine.restore(clean)
-                if not options.snapshot:
-                    await machine.delete(clean)
+            if not options.snapshot:
+                await machine.delete(clean)     # it may be in an image
     session.write(options, found)
     return session.worst(found)
 
