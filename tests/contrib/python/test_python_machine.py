@@ -6,6 +6,7 @@
 import asyncio
 import re
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,6 +67,33 @@ def test_dirty_pages(start):
     last = machine.last_load()
     assert 256 <= last.dirty_pages < 512 and last.copied_pages >= 256
     assert last.raw['success'] and last.template is None
+
+
+LONG = 300000           # more than the sockets between them hold
+
+
+def test_two_long_sends_at_once(start):
+    """Neither is cut by the other, nor lost, unless a load drops both."""
+    machine = start()
+    saved = machine.snapshot()
+    with ThreadPoolExecutor() as threads:
+        machine.pause()
+        sends = [threads.submit(machine.serial.send, f'{letter * LONG}\n')
+                 for letter in 'ab']
+        time.sleep(0.5)     # both have begun
+        machine.restore(saved)
+        for send in sends:
+            with pytest.raises(GuestError, match='send it again'):
+                send.result()
+        machine.pause()
+        sends = [threads.submit(machine.serial.send, 'ping 1\n' * (LONG // 7))
+                 for _ in range(2)]
+        machine.resume()
+        for send in sends:
+            send.result()
+        machine.serial.send('ping 2\n')
+        said = machine.serial.expect(r'pong 2\n', patience(120)).string
+    assert set(said.split('\n')) <= {'pong 1', 'pong 2', ''}
 
 
 @pytest.mark.parametrize('before', ('running', 'paused'))

@@ -61,7 +61,8 @@ class Channel:
         self._loads = 0
         self._asking = asyncio.Lock()   # held until the answer has come
         self._listener: Optional[Callable[[bytes], None]] = None
-        self._sends: 'set[asyncio.Future[None]]' = set()
+        self._sending = asyncio.Lock()  # a socket has room for one at a time
+        self._send: 'Optional[asyncio.Future[None]]' = None
 
     async def open(self) -> None:
         before = await self._connected()
@@ -122,8 +123,8 @@ class Channel:
                 loop.remove_reader(self._socket)
                 # the next socket may get the same number
                 loop.remove_writer(self._socket)
-                for send in self._sends:
-                    send.cancel()
+                if self._send:
+                    self._send.cancel()
             except RuntimeError:
                 pass    # there is no loop any more
             self._socket.close()
@@ -169,17 +170,22 @@ class Channel:
 
     async def write(self, data: bytes) -> None:
         await self._monitor.settle()
-        if not self._socket:
+        end, load = self._socket, self._loads
+        if not end:
             raise GuestError(f'the {self._device} is not connected')
-        send = asyncio.ensure_future(
-            asyncio.get_running_loop().sock_sendall(self._socket, data))
-        self._sends.add(send)
-        try:
-            await asyncio.wait([send])
-        finally:
-            self._sends.discard(send)
-            send.cancel()       # if this is cancelled itself
-        if send.cancelled():
+        async with self._sending:
+            dropped = end is not self._socket or load != self._loads
+            if not dropped:
+                send = self._send = asyncio.ensure_future(
+                    asyncio.get_running_loop().sock_sendall(end, data))
+                try:
+                    await asyncio.wait([send])
+                finally:
+                    self._send = None
+                    if send.cancel():   # this is cancelled itself
+                        await asyncio.wait([send])
+                dropped = send.cancelled()
+        if dropped:
             raise GuestError(f'a load has dropped input of the {self._device} '
                              'that the guest has not read; send it again')
         error = send.exception()
