@@ -170,6 +170,7 @@ class Channel:
     async def write(self, data: bytes) -> None:
         await self._monitor.settle()
         if not self._socket:
+            await self._monitor.execute('query-name')   # has it ended?
             raise GuestError(f'the {self._device} is not connected')
         send = asyncio.ensure_future(
             asyncio.get_running_loop().sock_sendall(self._socket, data))
@@ -184,6 +185,7 @@ class Channel:
                              'that the guest has not read; send it again')
         error = send.exception()
         if isinstance(error, OSError):
+            await self._monitor.execute('query-name')   # has it ended?
             raise GuestError(f'QEMU has closed the {self._device} '
                              f'({error.strerror})') from error
         send.result()
@@ -238,6 +240,8 @@ class Channel:
                 return found
             left = deadline - time.monotonic()
             if left <= 0 or self._closed:
+                if self._closed:
+                    await self._monitor.execute('query-name')   # has it ended?
                 said = self.text[-SHOWN:]
                 why = f'QEMU has closed the {self._device}' if self._closed \
                     else f'{what} from the guest in {timeout:g} s'
