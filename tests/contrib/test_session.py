@@ -4,11 +4,14 @@
 # Takes: 90 s
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 
 import pytest
 from ram_reset import Machine
@@ -133,9 +136,10 @@ def test_tree(tmp_path):
 
 def test_tree_in_which_nothing_is_better():
     """The search ends at the first level."""
-    done = call('tree', *READY, '--score', 'echo 1', *dos(':', 'exit 1'),
+    done = call('tree', *READY, '--score', 'echo 1', *dos('', 'exit 1'),
                 *GUEST, status=1)
-    assert len(done.stdout.splitlines()) == 3
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3 and lines[1].startswith('  - : score 1, ')
     done = call('tree', *READY, '--score', 'echo none', *dos(':'), *GUEST,
                 status=1)
     assert "--score 'echo none' ends with status 0 and says 'none'; it must " \
@@ -156,20 +160,46 @@ def test_a_guest_that_is_not_ready():
     assert "no 'never' from the guest in 1 s" in done.stderr
 
 
+def wait_for_qemus(process: subprocess.Popen, count: int) -> list[str]:
+    children = Path(f'/proc/{process.pid}/task/{process.pid}/children')
+    found = []
+    while len(found) < count:
+        assert process.poll() is None
+        found = []
+        for pid in children.read_text().split():
+            with suppress(OSError):     # qemu-img has ended
+                if b'ram-reset-qmp' in Path('/proc', pid,
+                                            'cmdline').read_bytes():
+                    found.append(pid)
+    return found
+
+
 @pytest.mark.parametrize('command', ('run', 'fork'))
 def test_interrupted(command):
     """No QEMU stays."""
+    number = {'run': 1, 'fork': 3}[command]
     with subprocess.Popen(
             [*COMMAND, command, *READY, *dos('sleep 99', 'sleep 99'), *GUEST],
             stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             ) as process:
-        children = Path(f'/proc/{process.pid}/task/{process.pid}/children')
-        while not (found := children.read_text().split()):
-            pass
+        found = wait_for_qemus(process, number)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=patience(60))
     assert process.returncode == 130 and errors.endswith(': interrupted\n')
     assert not any(Path('/proc', pid).exists() for pid in found)
+
+
+@pytest.mark.parametrize('ready', ((), ('--ready', 'never')))
+def test_a_qemu_that_ends_early(ready):
+    """Its end is noticed at once."""
+    with subprocess.Popen([*COMMAND, 'run', *ready, *dos(':'), *GUEST],
+                          stderr=subprocess.PIPE, text=True) as process:
+        found = wait_for_qemus(process, 1)
+        sleep(0.5)      # rather not before the monitor is connected
+        os.kill(int(found[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=patience(60))
+    assert process.returncode == 1 and errors.count('\n') == 1
+    assert 'QEMU has ended with status -9' in errors
 
 
 @pytest.mark.parametrize('args,message', (
@@ -178,6 +208,10 @@ def test_interrupted(command):
     (('run', '--', 'qemu'), '--do'),
     (('run', '--do', 'x', '--connect', 'y'), '--agent-port SOCKET'),
     (('run', '--do', 'x', '--timeout', '0', '--', 'q'), 'must be above 0'),
+    (('run', '--do', 'x', '--timeout', 'nan', '--', 'q'), 'must be above 0'),
+    (('run', '--do', 'x', '--ready', '[', '--', 'q'), 'regular expression'),
+    (('run', '--do', '\udcff', '--', 'q'), 'must be UTF-8'),
+    (('run', '--do', 'x', '--snapshot', 'y', '--', 'q'), 'needs --connect'),
     (('tree', '--do', 'x', '--score', 'y', '--levels', '0', '--', 'q'),
      '--levels must be 1 or more'),
     (('tree', '--do', 'x', '--', 'q'), '--score')))

@@ -3,10 +3,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from struct import unpack
 
 import pytest
 from ram_reset import GuestError, Machine, UsageError
-from ram_reset.ring import EXITED, SIGNAL, TIMEOUT
+from ram_reset.ring import EXITED, LARGEST, SIGNAL, TIMEOUT
 
 from lib.package import QEMU, options, set_up_shell, shell
 from lib.patience import patience
@@ -135,6 +136,15 @@ def test_attached(tmp_path, accel):
                 machine.region.run('true', 0.1)
             with pytest.raises(UsageError, match='make the region larger'):
                 machine.region.send(bytes(SIZE))
+        huge = tmp_path / 'huge'
+        with huge.open('wb') as f:
+            f.truncate(32 << 30)
+        with Machine.attach(str(sock), region=huge) as machine:
+            with pytest.raises(GuestError, match='no answer from the guest'):
+                machine.region.run('true', 0.1)
+        with huge.open('rb') as f:      # no longer than a harness takes
+            *_, inputs, outputs = unpack('<Q4I', f.read(24))
+        assert inputs == outputs == LARGEST
         for bad, message in ((tmp_path / 'none', 'cannot be used as a region'),
                              (Path('/dev/null'), 'has 0 bytes only')):
             with pytest.raises(UsageError, match=message):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The time between the start of a machine and a shell in it that answers."""
 
+import asyncio
 import time
 from typing import Sequence
 
@@ -8,6 +9,7 @@ from ram_reset.errors import GuestError
 from ram_reset.machine import Machine
 
 TRY = 5.0               # seconds; what is sent to a booting guest may be lost
+PAUSE = 0.1             # seconds; an agent may refuse at once
 
 
 async def wait_ready(machine: Machine, ready: str = '',
@@ -34,3 +36,4 @@ async def wait_ready(machine: Machine, ready: str = '',
         except GuestError:
             if time.monotonic() > end:
                 raise
+            await asyncio.sleep(PAUSE)

@@ -172,6 +172,7 @@ class Channel:
         await self._monitor.settle()
         end, load = self._socket, self._loads
         if not end:
+            await self._monitor.execute('query-name')   # has it ended?
             raise GuestError(f'the {self._device} is not connected')
         async with self._sending:
             dropped = end is not self._socket or load != self._loads
@@ -190,6 +191,7 @@ class Channel:
                              'that the guest has not read; send it again')
         error = send.exception()
         if isinstance(error, OSError):
+            await self._monitor.execute('query-name')   # has it ended?
             raise GuestError(f'QEMU has closed the {self._device} '
                              f'({error.strerror})') from error
         send.result()
@@ -244,6 +246,8 @@ class Channel:
                 return found
             left = deadline - time.monotonic()
             if left <= 0 or self._closed:
+                if self._closed:
+                    await self._monitor.execute('query-name')   # has it ended?
                 said = self.text[-SHOWN:]
                 why = f'QEMU has closed the {self._device}' if self._closed \
                     else f'{what} from the guest in {timeout:g} s'

@@ -10,8 +10,8 @@ from ram_reset.channel import Result
 from ram_reset.disks import quoted
 from ram_reset.errors import GuestError, UsageError
 from ram_reset.monitor import Monitor
-from ram_reset.ring import (ALIGN, ENTRY_SIZE, EXITED, FAILED, HEADER, SIGNAL,
-                            Answer, Ring)
+from ram_reset.ring import (ALIGN, ENTRY_SIZE, EXITED, FAILED, HEADER, LARGEST,
+                            SIGNAL, Answer, Ring)
 
 POLL = 0.0005           # seconds
 NEAREST = 4096          # QEMU maps whole pages
@@ -35,7 +35,8 @@ class Region:
                 f'{path} cannot be used as a region ({e.strerror}); give the '
                 "file of the snapctl device's memory backend") from e
         room = (size - HEADER - ENTRY_SIZE) // 2 // ALIGN * ALIGN
-        self._ring = Ring(path, max(room, 1), max(room, 1), 1)
+        room = min(max(room, 1), LARGEST)
+        self._ring = Ring(path, room, room, 1)
 
     async def open(self) -> None:
         """It is open."""
@@ -56,7 +57,7 @@ class Region:
         """
         Give an input to the harness, and wait for its result.
 
-        :param data: at most about half of the region
+        :param data: at most about half of the region, and 1 GiB
         :param timeout: in seconds; the input is taken back when it is over
         """
         if len(data) > self._ring.input_size:

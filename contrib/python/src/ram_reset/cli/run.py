@@ -46,6 +46,9 @@ async def work(options: argparse.Namespace, line: Line) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.snapshot and not options.connect:
+        options.parser.error('--snapshot needs --connect SOCKET: a QEMU that '
+                             'is started here has no snapshot yet')
     return session.run(work, options)
 
 
@@ -58,5 +61,6 @@ def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
     session.add_options(parser, attach=True)
     parser.add_argument(
         '--snapshot', metavar='TAG',
-        help='go to this snapshot before each command, and save none')
+        help='with --connect: go to this snapshot before each command, and '
+             'save none')
     parser.set_defaults(run=run)

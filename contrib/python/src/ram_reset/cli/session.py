@@ -4,6 +4,7 @@
 import argparse
 import asyncio
 import json
+import re
 import signal
 import time
 from contextlib import asynccontextmanager
@@ -91,8 +92,18 @@ def check(options: argparse.Namespace) -> None:
     if options.connect and not (options.serial or options.agent_port):
         error('--connect needs --serial SOCKET or --agent-port SOCKET, the '
               'way to the guest')
-    if options.timeout <= 0 or options.ready_timeout <= 0:
+    # also false for NaN
+    if not (options.timeout > 0 and options.ready_timeout > 0):
         error('--timeout and --ready-timeout must be above 0')
+    try:
+        ''.join((*options.do, *options.setup)).encode()
+    except UnicodeEncodeError:
+        error('--do and --setup must be UTF-8; put other bytes into a file')
+    try:
+        re.compile(options.ready)
+    except re.error as e:
+        error(f"--ready is not a regular expression ({e}); put '\\' before "
+              'special characters')
     if options.json:
         try:
             options.json.write_text('')     # rather now than at the end

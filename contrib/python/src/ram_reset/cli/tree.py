@@ -47,7 +47,7 @@ class Node:
     children: 'List[Node]' = field(default_factory=list)
 
     def lines(self, indent: str = '') -> List[str]:
-        if self.command:
+        if indent:
             score = 'no score, status ' + str(self.status) \
                 if self.score is None else f'score {self.score:g}'
             found = [f'{indent}{"*" if self.best else "-"} {self.command}: '
