@@ -61,7 +61,7 @@ def kvm_refused() -> str:
     """How to get the right to open /dev/kvm."""
     found = os.stat(KVM)
     if found.st_gid and found.st_mode & 0o060 == 0o060:
-        with suppress(KeyError):
+        with suppress(KeyError, OSError):   # Python 3.13's without a name
             name = grp.getgrgid(found.st_gid).gr_name
             return (f'add your user to its group (usermod -aG {name} '
                     f'{getpass.getuser()}), and log in again')
