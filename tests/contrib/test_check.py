@@ -126,6 +126,17 @@ def test_without_kvm(error, fact, remedy):
     assert found['rewinds'] == ('ok', '5 of 5')
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or not kvm_usable(),
+                    reason='only root may mount')
+def test_a_file_in_the_place_of_kvm(tmp_path):
+    (tmp_path / 'kvm').touch()
+    found = check('--tiny', '--loads', 1, before=(
+        'unshare', '--mount', 'sh', '-c', f'mount --bind {tmp_path}/kvm '
+        '/dev/kvm && exec "$@"', 'sh'))
+    assert found['KVM'][0] == 'no'
+    assert found['KVM'][1].startswith('/dev/kvm is no device; ')
+
+
 @pytest.mark.parametrize('error, remedy', (
     ('EPERM', 'allow the system call userfaultfd'),
     ('ENOSYS', 'use Linux 6.7 or later')))
