@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from ram_reset.cli import check_trial
+from ram_reset.errors import GuestError
 
 from lib import products, unpatched
 from lib.machine import kvm_usable
@@ -123,6 +124,17 @@ def test_without_kvm(error, fact, remedy):
     assert 'guests under KVM' not in found and 'dirty log' not in found
     assert found['guest'][0] == 'slow' and 'TCG' in found['guest'][1]
     assert found['rewinds'] == ('ok', '5 of 5')
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not kvm_usable(),
+                    reason='only root may mount')
+def test_a_file_in_the_place_of_kvm(tmp_path):
+    (tmp_path / 'kvm').touch()
+    found = check('--tiny', '--loads', 1, before=(
+        'unshare', '--mount', 'sh', '-c', f'mount --bind {tmp_path}/kvm '
+        '/dev/kvm && exec "$@"', 'sh'))
+    assert found['KVM'][0] == 'no'
+    assert found['KVM'][1].startswith('/dev/kvm is no device; ')
 
 
 @pytest.mark.parametrize('error, remedy', (
@@ -250,16 +262,29 @@ def test_qemu_that_dies(running):
     assert state == 'no' and 'QEMU has ended with status -9' in rest
 
 
-def test_interrupt(running):
+@pytest.mark.parametrize('number', (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP), ids=lambda n: n.name)
+def test_interrupt(running, number):
     pid = running.qemu()
-    running.popen.send_signal(signal.SIGINT)
+    running.popen.send_signal(number)
     assert running.end(130) == 'ram-reset check: interrupted\n'
     assert not Path(f'/proc/{pid}').exists()
+
+
+def test_qemu_that_hangs(tmp_path, monkeypatch):
+    """It is started, and never answers."""
+    path = program(tmp_path / 'qemu', 'exec sleep 1000')
+    monkeypatch.setenv('PATH', str(products.QEMU_IMG.parent), prepend=':')
+    monkeypatch.setattr(check_trial, 'ANSWER', 1)
+    with pytest.raises(GuestError, match='QEMU gives no answer in 1 s'), \
+            check_trial.limit(0):
+        check_trial.tiny(tmp_path).start(str(path), 'tcg')
 
 
 @pytest.mark.parametrize('args, reason', (
     (('--loads', 0), '--loads must be at least 1'),
     (('--seconds', 0), '--seconds above 0'),
+    (('--seconds', 'nan'), '--seconds above 0'),
     (('--initrd', 'x'), '--initrd and --append need --kernel'),
     (('--kernel', 'x'), 'x cannot be read'),
     (('--kernel', '/dev/null'), '/dev/null cannot be read'),

@@ -12,9 +12,10 @@ be used, and 2 for wrong usage.
 
 import argparse
 import os
+import signal
 import tempfile
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, NoReturn, Tuple
 
 from ram_reset.cli import check_host, check_qemu, check_trial
 from ram_reset.cli.check_report import NO, OK, SLOW, Finding, Report, Trial
@@ -105,7 +106,10 @@ class Check:
         for finding in check_host.all_but_kvm():
             self.report.add(finding)
         for guest, accel in self._guests(accels):
-            if self._try(guest, accel):
+            with check_trial.limit(check_trial.BOOT[accel] +
+                                   self.options.seconds):
+                made = self._try(guest, accel)
+            if made:
                 break
         trial = self.report.trial
         good = trial and not trial.failure and \
@@ -115,7 +119,7 @@ class Check:
 
 def check_options(options: argparse.Namespace) -> None:
     error = options.parser.error
-    if options.loads < 1 or options.seconds <= 0:
+    if options.loads < 1 or not options.seconds > 0:
         error('--loads must be at least 1, and --seconds above 0')
     if (options.initrd or options.append) and not options.kernel:
         error('--initrd and --append need --kernel')
@@ -126,8 +130,16 @@ def check_options(options: argparse.Namespace) -> None:
             error(f'{file} cannot be read; name a file that can')
 
 
+def interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def run(options: argparse.Namespace) -> int:
     check_options(options)
+    # QEMU would run on without this program
+    for number in signal.SIGTERM, signal.SIGHUP:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
     if options.json:
         try:
             options.json.write_text('')     # rather now than after the check

@@ -61,7 +61,7 @@ def kvm_refused() -> str:
     """How to get the right to open /dev/kvm."""
     found = os.stat(KVM)
     if found.st_gid and found.st_mode & 0o060 == 0o060:
-        with suppress(KeyError):
+        with suppress(KeyError, OSError):   # Python 3.13's without a name
             name = grp.getgrgid(found.st_gid).gr_name
             return (f'add your user to its group (usermod -aG {name} '
                     f'{getpass.getuser()}), and log in again')
@@ -87,7 +87,10 @@ def kvm() -> Finding:
         exists = stat.S_ISCHR(os.stat(KVM).st_mode)
         return Finding(NO, 'KVM', f'{KVM} cannot be opened ({e.strerror})',
                        kvm_refused() if refused and exists else kvm_missing())
+    is_device = stat.S_ISCHR(os.fstat(fd).st_mode)
     os.close(fd)
+    if not is_device:
+        return Finding(NO, 'KVM', f'{KVM} is no device', kvm_missing())
     where = 'nested, since this host is a virtual machine' if is_virtual() \
         else 'on the hardware'
     return Finding(OK, 'KVM', f'{KVM} can be opened; it is {where}')

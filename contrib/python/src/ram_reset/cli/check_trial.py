@@ -3,10 +3,12 @@
 
 import os
 import platform
+import signal
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Iterator, List, NoReturn, Optional, Tuple
 
 from ram_reset import Machine, OBJECT
 from ram_reset.cli import check_guest, check_initrd
@@ -20,6 +22,7 @@ LINUX_RAM = 256 * MIB
 TINY_RAM = 128 * MIB
 UNPACKED = 8            # the most that an initrd grows when it is unpacked
 ANSWER = 30.0           # seconds
+LONGEST = 1e8           # seconds of a timer
 BOOT = {'kvm': 20.0, 'tcg': 60.0}
 # KVM that emulates has one or two millions of instructions a second, other KVM
 # has a thousand times as many; the second try is for a host that was busy
@@ -29,6 +32,22 @@ APPEND = 'console=ttyS0 loglevel=1 no_timer_check'
 SHELL = f' rdinit={check_initrd.SHELL}'
 # busybox asks the terminal for the place of its cursor
 PROMPT = r'[#$] (\x1b\[6n)?\Z'
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Raise an error some time later, if QEMU itself gives no answer."""
+    whole = min(seconds + ANSWER, LONGEST)
+
+    def late(*_: object) -> NoReturn:
+        raise GuestError(f'QEMU gives no answer in {whole:g} s')
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, whole)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @dataclass(frozen=True)
@@ -110,7 +129,7 @@ def host_kernel() -> Optional[Path]:
 
 def speed(guest: Guest, qemu: str) -> float:
     """Millions of instructions a second that the tiny guest has under KVM."""
-    with guest.start(qemu, 'kvm') as machine:
+    with limit(2 * ANSWER), guest.start(qemu, 'kvm') as machine:
         assert machine.serial
         machine.serial.expect('<', ANSWER)
         begin = time.perf_counter()
