@@ -81,7 +81,7 @@ def test_run_in_a_guest_that_runs_already(tmp_path):
         done = call('run', *there, *dos('cat /state; rm /state',
                                         'cat /state'))
         assert done.stdout.count('\nhere\n') == 2
-        assert 'py-' not in machine.human('info snapshots')
+        assert 'ram-reset-run' not in machine.human('info snapshots')
         with Machine.attach(str(sock), serial=serial) as attached:
             assert attached.run('cat /state', patience(60)).output == 'here\n'
             attached.snapshot('kept')

@@ -18,7 +18,12 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(metavar='COMMAND', required=True,
                                   title='commands')
     for module in COMMANDS:
-        module.add_to(commands)
+        command = commands.add_parser(
+            module.__name__.rpartition('.')[2], description=module.__doc__,
+            help=module.HELP, allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+        command.set_defaults(run=module.run, parser=command, prog=command.prog)
+        module.add_options(command)
     return top
 
 

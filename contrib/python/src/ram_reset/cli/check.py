@@ -17,11 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Iterator, List, NoReturn, Tuple
 
-from ram_reset.cli import check_host, check_qemu, check_trial
+from ram_reset.cli import check_host, check_qemu, check_trial, json_file
 from ram_reset.cli.check_report import NO, OK, SLOW, Finding, Report, Trial
 from ram_reset.cli.check_trial import Guest
 from ram_reset.cli.results import Results
-from ram_reset.errors import Error, UsageError
+from ram_reset.errors import Error
+
+HELP = 'check what makes loads fast or slow on this host'
 
 LIMIT = 50.0            # seconds; the rest of the check takes some more
 
@@ -140,28 +142,16 @@ def run(options: argparse.Namespace) -> int:
     for number in signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
-    if options.json:
-        try:
-            options.json.write_text('')     # rather now than after the check
-        except OSError as e:
-            raise UsageError(
-                f'{options.json} cannot be written ({e.strerror}); give '
-                '--json another file') from e
+    json_file.claim(options.json)
     with tempfile.TemporaryDirectory(prefix='ram-reset-check.') as folder:
         check = Check(options, Path(folder))
         try:
             return check.run()
         finally:
-            if options.json:
-                check.report.write(options.json)
+            json_file.write(options.json, check.report.data())
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'check', description=__doc__, allow_abbrev=False,
-        help='check what makes loads fast or slow on this host',
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add('--qemu', metavar='PROGRAM', default=check_qemu.DEFAULT,
         help='the QEMU to check (default: %(default)s)')
@@ -178,4 +168,3 @@ def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
     add('--tiny', action='store_true', help='load the tiny guest')
     add('--json', metavar='FILE', type=Path,
         help='write all findings and loads as data')
-    parser.set_defaults(run=run, parser=parser, prog=parser.prog)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The findings of ram-reset check, on the terminal and as data."""
 
-import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from ram_reset.cli.results import Results, load_data, percentile, reason_data
@@ -89,9 +87,7 @@ class Report:
         print(finding.line(), flush=True)
         return finding
 
-    def write(self, path: Path) -> None:
-        path.write_text(json.dumps({
-            'format': FORMAT, 'version': VERSION,
-            'findings': [vars(finding) for finding in self.findings],
-            'trial': self.trial.data() if self.trial else None},
-            indent=1) + '\n')
+    def data(self) -> Dict[str, Any]:
+        return {'format': FORMAT, 'version': VERSION,
+                'findings': [vars(finding) for finding in self.findings],
+                'trial': self.trial.data() if self.trial else None}

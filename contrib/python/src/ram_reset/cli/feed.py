@@ -35,6 +35,8 @@ from ram_reset.errors import GuestError, UsageError
 from ram_reset.ring import (CRASH, FAILED, HANG, LARGEST, PANIC, READY, Answer,
                             Ring)
 
+HELP = 'give inputs to snapctl-harness in a guest'
+
 POLL = 0.0005
 ROOM = 4096         # for inputs, unless there are larger ones
 STUCK = 3           # loads in a row that do not help
@@ -254,11 +256,4 @@ def run(options: argparse.Namespace) -> int:
     return asyncio.run(feed(options))
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'feed', description=__doc__, allow_abbrev=False,
-        help='give inputs to snapctl-harness in a guest',
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    feed_options.add_options(parser)
-    parser.set_defaults(run=run, parser=parser, prog=parser.prog)
+add_options = feed_options.add_options

@@ -19,6 +19,8 @@ from ram_reset.cli.line import Line
 from ram_reset.cli.session import Done
 from ram_reset.machine import Machine
 
+HELP = 'run commands in forks of a guest, all at once'
+
 
 async def do_all(machines: List[Machine], options: argparse.Namespace,
                  line: Line) -> List[Done]:
@@ -57,11 +59,5 @@ def run(options: argparse.Namespace) -> int:
     return session.run(work, options)
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'fork', description=__doc__, allow_abbrev=False,
-        help='run commands in forks of a guest, all at once',
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
     session.add_options(parser, attach=False)
-    parser.set_defaults(run=run)

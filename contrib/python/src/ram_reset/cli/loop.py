@@ -15,7 +15,6 @@ The status is 0 if all iterations were made, whatever the guest did in them,
 import argparse
 import asyncio
 import itertools
-import json
 import os
 import signal
 import tempfile
@@ -24,11 +23,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Coroutine
 
-from ram_reset.cli import loop_options
+from ram_reset.cli import json_file, loop_options
 from ram_reset.cli.guest import Guest
 from ram_reset.cli.progress import Progress
 from ram_reset.cli.results import Results
-from ram_reset.errors import Error, GuestError, UsageError
+from ram_reset.errors import Error, GuestError
+
+HELP = 'take a guest back to a snapshot in a loop'
 
 
 class Bad(Exception):
@@ -191,9 +192,7 @@ class Loop:
         self.results.interrupted = self.stopping
         if self.results.iterations or self.stopping:
             print(self.results.summary(), flush=True)
-        if self.options.json:
-            self.options.json.write_text(
-                json.dumps(self.results.data(), indent=1) + '\n')
+        json_file.write(self.options.json, self.results.data())
 
 
 async def loop(options: argparse.Namespace) -> int:
@@ -219,21 +218,8 @@ def run(options: argparse.Namespace) -> int:
     loop_options.check(options.parser, options)
     if options.collect:
         options.collect.mkdir(parents=True, exist_ok=True)
-    if options.json:
-        try:
-            options.json.write_text('')     # rather now than after the loop
-        except OSError as e:
-            raise UsageError(
-                f'{options.json} cannot be written ({e.strerror}); give '
-                '--json another file') from e
+    json_file.claim(options.json)
     return asyncio.run(loop(options))
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'loop', description=__doc__, allow_abbrev=False,
-        help='take a guest back to a snapshot in a loop',
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    loop_options.add_options(parser)
-    parser.set_defaults(run=run, parser=parser, prog=parser.prog)
+add_options = loop_options.add_options

@@ -14,6 +14,8 @@ from ram_reset.cli import plots
 from ram_reset.cli.results import FORMAT, VERSION, percentile
 from ram_reset.errors import UsageError
 
+HELP = 'make a page with plots of a loop'
+
 SHOWN = 200             # errors
 STYLE = '''
 body { font-family: sans-serif; max-width: 60em; margin: 2em auto; }
@@ -120,13 +122,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser('report', description=__doc__,
-                                 allow_abbrev=False,
-                                 help='make a page with plots of a loop')
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('file', metavar='FILE.json', type=Path,
                         help='of ram-reset loop --json')
     parser.add_argument('-o', '--output', metavar='FILE.html', type=Path,
                         help='the page (default: FILE.html)')
-    parser.set_defaults(run=run, parser=parser, prog=parser.prog)

@@ -10,11 +10,27 @@ the guest fails, 2 for wrong usage and 130 after Ctrl-C.
 """
 
 import argparse
+import asyncio
+import uuid
 from typing import List
 
 from ram_reset.cli import session
 from ram_reset.cli.line import Line
 from ram_reset.cli.session import Done
+from ram_reset.machine import Machine
+from ram_reset.spec import Snapshot
+
+HELP = 'run commands in a guest, each in a clean one'
+
+
+async def save(machine: Machine) -> Snapshot:
+    """If it is interrupted, no snapshot stays."""
+    clean = machine.find(f'ram-reset-run-{uuid.uuid4().hex[:8]}')
+    try:
+        return await machine.snapshot(clean.name)
+    except asyncio.CancelledError:
+        await machine.delete(clean)     # after the save, which goes on
+        raise
 
 
 async def work(options: argparse.Namespace, line: Line) -> int:
@@ -22,7 +38,7 @@ async def work(options: argparse.Namespace, line: Line) -> int:
     async with session.started(options, line) as machine:
         line.show('saves a snapshot')
         clean = machine.find(options.snapshot) if options.snapshot else \
-            await machine.snapshot()
+            await save(machine)
         try:
             for number, command in enumerate(options.do):
                 if number or options.snapshot:
@@ -52,15 +68,9 @@ def run(options: argparse.Namespace) -> int:
     return session.run(work, options)
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'run', description=__doc__, allow_abbrev=False,
-        help='run commands in a guest, each in a clean one',
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
     session.add_options(parser, attach=True)
     parser.add_argument(
         '--snapshot', metavar='TAG',
         help='with --connect: go to this snapshot before each command, and '
              'save none')
-    parser.set_defaults(run=run)

@@ -3,7 +3,6 @@
 
 import argparse
 import asyncio
-import json
 import re
 import signal
 import time
@@ -14,9 +13,9 @@ from shlex import quote
 from typing import Any, AsyncIterator, Awaitable, Callable, List, Union
 
 from ram_reset.boot import wait_ready
+from ram_reset.cli import json_file
 from ram_reset.cli.line import Line
 from ram_reset.disks import Disk
-from ram_reset.errors import UsageError
 from ram_reset.machine import Machine
 from ram_reset.spec import OBJECT
 
@@ -79,7 +78,7 @@ def add_options(parser: argparse.ArgumentParser, attach: bool) -> None:
     add('--object', metavar='OBJECT', default=OBJECT,
         help="of QEMU (default: '%(default)s')")
     add('--json', metavar='FILE', type=Path, help='write all results as data')
-    parser.set_defaults(parser=parser, prog=parser.prog, connect=None)
+    parser.set_defaults(connect=None)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -104,12 +103,7 @@ def check(options: argparse.Namespace) -> None:
     except re.error as e:
         error(f"--ready is not a regular expression ({e}); put '\\' before "
               'special characters')
-    if options.json:
-        try:
-            options.json.write_text('')     # rather now than at the end
-        except OSError as e:
-            raise UsageError(f'{options.json} cannot be written '
-                             f'({e.strerror}); give --json another file') from e
+    json_file.claim(options.json)
 
 
 async def _start(options: argparse.Namespace) -> Machine:
@@ -153,10 +147,8 @@ def show(done: Done, line: Line) -> None:
 
 
 def write(options: argparse.Namespace, found: List[Done], **more: Any) -> None:
-    if options.json:
-        options.json.write_text(json.dumps(
-            {'results': [asdict(done) for done in found], **more}, indent=1)
-            + '\n')
+    json_file.write(options.json, {
+        'results': [asdict(done) for done in found], **more})
 
 
 def worst(found: List[Done]) -> int:
@@ -173,12 +165,22 @@ def run(work: Callable[[argparse.Namespace, Line], Awaitable[int]],
     async def main() -> int:
         task = asyncio.ensure_future(work(options, line))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+        stopped = False
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = True
+            task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, stop)
         try:
             return await task
         except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+            if stopped:
+                raise KeyboardInterrupt from None
+            raise
         finally:
             line.hide()
 

@@ -15,16 +15,17 @@ if QEMU or a guest fails, 2 for wrong usage and 130 after Ctrl-C.
 
 import argparse
 import asyncio
-import json
 import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
 
-from ram_reset.cli import session
+from ram_reset.cli import json_file, session
 from ram_reset.cli.line import Line
 from ram_reset.errors import GuestError
 from ram_reset.machine import Machine
+
+HELP = 'try commands one upon the other, and keep the best'
 
 NUMBER = re.compile(r'[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?')
 
@@ -122,8 +123,7 @@ async def work(options: argparse.Namespace, line: Line) -> int:
             await kept.close()
     line.hide()
     print('\n'.join(root.lines()))
-    if options.json:
-        options.json.write_text(json.dumps(root.data(), indent=1) + '\n')
+    json_file.write(options.json, root.data())
     return 0 if node is not root else 1
 
 
@@ -133,15 +133,9 @@ def run(options: argparse.Namespace) -> int:
     return session.run(work, options)
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'tree', description=__doc__, allow_abbrev=False,
-        help='try commands one upon the other, and keep the best',
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
     session.add_options(parser, attach=False)
     parser.add_argument('--score', metavar='COMMAND', required=True,
                         help='command for the guest that prints a number')
     parser.add_argument('--levels', metavar='N', type=int, default=3,
                         help='depth of the tree (default: %(default)s)')
-    parser.set_defaults(run=run)

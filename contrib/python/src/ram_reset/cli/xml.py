@@ -20,6 +20,8 @@ from ram_reset.domain.kubevirt import write_hook
 from ram_reset.domain.object import DEFAULT
 from ram_reset.errors import DomainError
 
+HELP = 'add a ram-reset object to a libvirt domain'
+
 
 def virsh(uri: str, *command: str, data: bytes = b'') -> bytes:
     if not shutil.which('virsh'):
@@ -134,12 +136,7 @@ def run(options: argparse.Namespace) -> int:
                           'the path, and its owner') from e
 
 
-def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
-           ) -> None:
-    parser = commands.add_parser(
-        'xml', allow_abbrev=False, description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        help='add a ram-reset object to a libvirt domain')
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add('file', metavar='FILE', nargs='?',
         help='the XML; - for stdin to stdout')
@@ -161,4 +158,3 @@ def add_to(commands: 'argparse._SubParsersAction[argparse.ArgumentParser]'
         help='show the change, write nothing')
     add('--hook', metavar='FILE',
         help="write KubeVirt's hook onDefineDomain, which is one file")
-    parser.set_defaults(run=run, parser=parser, prog=parser.prog)
