@@ -172,9 +172,10 @@ def run(work: Callable[[argparse.Namespace, Line], Awaitable[int]],
             stopped = True
             task.cancel()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                loop.add_signal_handler(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:   # nohup
+            loop.add_signal_handler(signal.SIGHUP, stop)
         try:
             return await task
         except asyncio.CancelledError:
