@@ -69,16 +69,31 @@ def sample(task):
     print(f'the next sample is ready after {time.monotonic() - begin:.3f} s')
 
 
-# by the serial port each takes a second or more, so some are enough
-@pytest.mark.each_value
-@pytest.mark.parametrize('task, name', [
-    pytest.param(way, name, marks=[pytest.mark.xfail(
-        reason=UNABLE[name], strict=True)] if name in UNABLE else [])
-    for way, names in (('serial', SMALL[::4]), ('agent', SMALL))
-    for name in names], indirect=['task'])
-def test_own_checks(sample, name):
+def each(names):
+    return pytest.mark.parametrize('name', [
+        pytest.param(name, marks=[pytest.mark.xfail(
+            reason=UNABLE[name], strict=True)] if name in UNABLE else [])
+        for name in names])
+
+
+def own_check(sample, name):
     runner, sandbox = sample
     runner.run(getattr(CHECKS, name)(sandbox))
+
+
+# by the serial port each takes a second or more, so some are enough
+@pytest.mark.each_value
+@each(SMALL[::4])
+@pytest.mark.parametrize('task', ('serial',), indirect=True)
+def test_own_checks_by_serial_port(sample, name):
+    own_check(sample, name)
+
+
+@pytest.mark.each_value
+@each(SMALL)
+@pytest.mark.parametrize('task', ('agent',), indirect=True)
+def test_own_checks_by_agent(sample, name):
+    own_check(sample, name)
 
 
 @pytest.mark.parametrize('task', WAYS, indirect=True)
