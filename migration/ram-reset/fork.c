@@ -102,17 +102,14 @@ static void fork_begin(ForkJob *f)
     }
     f->before = fork_settings_get();
     f->set = true;
+    ram_reset_watch_dirty_tcg(true);
     if (!fork_settings_set(&f->err)) {
         return;
     }
     fork_remove_part(f);        /* of a QEMU that was killed */
-    ram_reset_watch_dirty_tcg(true);
     f->migrating = true;        /* the migration may fail within the call */
     qmp_migrate(uri, false, NULL, false, false, false, false, &f->err);
     f->migrating = !f->err;
-    if (!f->migrating) {
-        ram_reset_watch_dirty_tcg(false);
-    }
 }
 
 static bool fork_waits(const ForkJob *f)
@@ -232,8 +229,10 @@ static void fork_end(ForkJob *f)
 {
     Error *err = NULL;
 
-    if (f->migrating) {
+    if (f->set) {
         ram_reset_watch_dirty_tcg(false);
+    }
+    if (f->migrating) {
         fork_finish(f);
     }
     if (f->set && f->err) {
