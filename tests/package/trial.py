@@ -30,7 +30,7 @@ DEBIANS = {'12': (), '13': ('qemu-system-modules-opengl',
                             'qemu-system-modules-spice')}
 QEMU = '/usr/bin/qemu-ram-reset-system-x86_64'
 LAUNCHER = '/usr/bin/qemu-ram-reset'
-PROGRAMS = ('ram-reset',)
+PROGRAM = 'ram-reset'
 # Files that others than the packages change: logs, caches, dpkg's state
 CHANGES = re.compile(
     '/(dev|proc|sys|run|tmp|packages|guest|trial|results|root'
@@ -162,14 +162,13 @@ def apparmor() -> None:
 
 
 def write_bytecode() -> None:
-    """As root does who runs the programs, which the trial itself does not."""
+    """As root does who runs the program, which the trial itself does not."""
     env = {k: v for k, v in os.environ.items()
            if k != 'PYTHONDONTWRITEBYTECODE'}
-    for program in PROGRAMS:
-        subprocess.run([program, '--help'], env=env, check=True,
-                       stdout=subprocess.DEVNULL)
+    subprocess.run([PROGRAM, '--help'], env=env, check=True,
+                   stdout=subprocess.DEVNULL)
     if not list(Path('/usr/share/qemu-ram-reset').rglob('*.pyc')):
-        raise Broken('the programs have left no bytecode to be removed')
+        raise Broken('the program has left no bytecode to be removed')
 
 
 def remove(without: dict[str, str]) -> None:

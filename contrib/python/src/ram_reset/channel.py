@@ -172,7 +172,7 @@ class Channel:
         await self._monitor.settle()
         end, load = self._socket, self._loads
         if not end:
-            await self._monitor.execute('query-name')   # has it ended?
+            await self._monitor.probe()
             raise GuestError(f'the {self._device} is not connected')
         async with self._sending:
             dropped = end is not self._socket or load != self._loads
@@ -191,7 +191,7 @@ class Channel:
                              'that the guest has not read; send it again')
         error = send.exception()
         if isinstance(error, OSError):
-            await self._monitor.execute('query-name')   # has it ended?
+            await self._monitor.probe()
             raise GuestError(f'QEMU has closed the {self._device} '
                              f'({error.strerror})') from error
         send.result()
@@ -247,7 +247,7 @@ class Channel:
             left = deadline - time.monotonic()
             if left <= 0 or self._closed:
                 if self._closed:
-                    await self._monitor.execute('query-name')   # has it ended?
+                    await self._monitor.probe()
                 said = self.text[-SHOWN:]
                 why = f'QEMU has closed the {self._device}' if self._closed \
                     else f'{what} from the guest in {timeout:g} s'

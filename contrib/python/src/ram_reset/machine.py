@@ -84,9 +84,9 @@ class Machine:
                      disks: Disks, *more: str, state: Optional[Path] = None
                      ) -> Self:
         """:param state: the file that RAM and devices are in"""
-        memory = (family.for_memory(spec.region) if spec.region else folder) \
-            / f'{folder.name}-region'
-        process = Process([*spec.command(folder, disks, memory), *more],
+        region = family.for_memory(spec.region) / f'{folder.name}-region' \
+            if spec.region else None
+        process = Process([*spec.command(folder, disks, region), *more],
                           folder / 'qemu.log')
         machine = cls(Monitor(process.lost), process)
         machine._spec, machine._disks = spec, disks
@@ -96,9 +96,9 @@ class Machine:
             await machine._monitor.connect(process.monitor, process.lost)
             await machine._open(folder / 'serial' if spec.serial else None,
                                 folder / 'agent' if spec.agent else None,
-                                memory if spec.region else None)
-            if spec.region:
-                memory.unlink()     # QEMU and this have mapped it
+                                region)
+            if region:
+                region.unlink()     # QEMU and this have mapped it
             if state:
                 await machine._enter(state)
             else:

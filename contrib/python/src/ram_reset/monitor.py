@@ -81,6 +81,10 @@ class Monitor:
         if not self.connected:
             raise self._lost()
 
+    async def probe(self) -> None:
+        """Raise the error for a QEMU that has ended, also just now."""
+        await self.execute('query-name')
+
     async def ended(self) -> None:
         """Return when the connection has ended."""
         while self.connected:

@@ -26,6 +26,12 @@ async def run_state(monitor: Monitor) -> str:
     return str((await monitor.execute('query-status'))['status'])
 
 
+async def pause_when_dead(monitor: Monitor) -> None:
+    """Make QEMU pause when the guest shuts down, resets or panics."""
+    await monitor.execute('set-action', {
+        'reboot': 'shutdown', 'shutdown': 'pause', 'panic': 'pause'})
+
+
 async def _reset(monitor: Monitor, stops: Callable[[], bool]) -> bool:
     """Returns false if QEMU takes resets for shutdowns."""
     await monitor.execute('system_reset')

@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple, Union
+from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
 from ram_reset.channel import chardev
 from ram_reset.disks import Disk, Disks
@@ -43,8 +43,9 @@ class Spec:
     agent: bool
     region: int     # bytes
 
-    def command(self, folder: Path, disks: Disks, region: Path) -> List[str]:
-        """:param region: the file for it"""
+    def command(self, folder: Path, disks: Disks, region: Optional[Path]
+                ) -> List[str]:
+        """:param region: the file for it, if there is one"""
         command = [self.qemu, *self.args, *disks.options(),
                    '-action', 'shutdown=pause,panic=pause']
         if self.object:
@@ -57,6 +58,6 @@ class Spec:
                         '-device', 'virtio-serial', '-device',
                         'virtserialport,chardev=ram-reset-agent,'
                         f'name={AGENT_PORT}']
-        if self.region:
+        if region:
             command += device(region, self.region)
         return command

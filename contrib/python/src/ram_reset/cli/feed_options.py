@@ -5,8 +5,8 @@ import argparse
 from pathlib import Path
 from typing import List
 
+from ram_reset.cli.tag import check_tag
 from ram_reset.ring import LARGEST, MAX_ENTRIES
-from ram_reset.spec import NAME
 
 
 def files(parser: argparse.ArgumentParser, given: List[Path]) -> List[Path]:
@@ -74,8 +74,6 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace
         parser.error('--save needs --qmp')
     if options.console and not options.qmp:
         parser.error('--console needs --qmp, to load the snapshot')
-    if options.snapshot and not NAME.fullmatch(options.snapshot):
-        parser.error(f"--snapshot '{options.snapshot}' is not a name for "
-                     'savevm; use letters, digits and - _ . but not digits '
-                     'only')
+    if options.snapshot:
+        check_tag(parser, options.snapshot)
     options.files = files(parser, options.inputs)

@@ -5,7 +5,7 @@ from typing import Any, Mapping
 
 from ram_reset.cli.guest import CRASHES
 from ram_reset.monitor import Monitor
-from ram_reset.restorer import DEAD, revive, run_state
+from ram_reset.restorer import DEAD, pause_when_dead, revive, run_state
 
 
 class Guard:
@@ -28,8 +28,7 @@ class Guard:
     async def start(self) -> None:
         self._monitor.on_event((*CRASHES, 'SNAPCTL_COMPLETED'), self._note)
         await self._monitor.connect(self._socket)
-        await self._monitor.execute('set-action', {
-            'reboot': 'shutdown', 'shutdown': 'pause', 'panic': 'pause'})
+        await pause_when_dead(self._monitor)
 
     async def close(self) -> None:
         await self._monitor.close()

@@ -12,7 +12,7 @@ from ram_reset.cli.shared import SharedSerial
 from ram_reset.errors import Error
 from ram_reset.monitor import Monitor
 from ram_reset.process import Process
-from ram_reset.restorer import DEAD, revive, run_state
+from ram_reset.restorer import DEAD, pause_when_dead, revive, run_state
 from ram_reset.statistics import Statistics, query
 
 # Events of a dead guest
@@ -125,8 +125,7 @@ class Guest:
     async def pause_when_dead(self) -> None:
         """Make a QEMU that was started here pause when its guest dies."""
         if self._process:
-            await self._monitor.execute('set-action', {
-                'reboot': 'shutdown', 'shutdown': 'pause', 'panic': 'pause'})
+            await pause_when_dead(self._monitor)
             self._reboot_stops = True
 
     async def revive(self) -> None:

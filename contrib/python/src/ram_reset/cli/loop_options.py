@@ -6,7 +6,7 @@ import codecs
 import re
 from pathlib import Path
 
-from ram_reset.spec import NAME
+from ram_reset.cli.tag import check_tag
 
 
 def text(value: str) -> bytes:
@@ -75,7 +75,4 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace
     if options.iterations < 0 or options.timeout <= 0:
         parser.error('--iterations must not be negative, and --timeout must '
                      'be above 0')
-    if not NAME.fullmatch(options.snapshot):
-        parser.error(f"--snapshot '{options.snapshot}' is not a name for "
-                     'savevm; use letters, digits and - _ . but not digits '
-                     'only')
+    check_tag(parser, options.snapshot)
