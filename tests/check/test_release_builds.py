@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tests/patches/test_releases.py asks for a release once, whatever comes."""
+"""tests/lib/releases.py asks for a release once, whatever comes."""
 
 import pytest
 
-from lib.scripts import load
+from lib import releases
 
 MISSING = 'prepare-tree: Debian no longer offers QEMU 10.2'
 
@@ -14,11 +14,10 @@ MISSING = 'prepare-tree: Debian no longer offers QEMU 10.2'
     ('', 0, None),
 ])
 def test_once(tmp_path, monkeypatch, said, status, outcome):
-    releases = load('test_releases.py', 'tests/patches')
-    monkeypatch.setattr(releases, 'ROOT', tmp_path)
+    releases.tried.cache_clear()
+    monkeypatch.setattr(releases, 'SCRIPT', tmp_path / 'build-qemu')
     monkeypatch.setattr(releases, 'PLACE', tmp_path)
-    script = tmp_path / 'scripts/build-qemu'
-    script.parent.mkdir()
+    script = releases.SCRIPT
     script.write_text(f'#!/bin/sh\necho "{said}"\necho >>{tmp_path}/asked\n'
                       f'exit {status}\n')
     script.chmod(0o755)
@@ -29,3 +28,4 @@ def test_once(tmp_path, monkeypatch, said, status, outcome):
         else:
             releases.build('10.2')
     assert (tmp_path / 'asked').read_text() == '\n'
+    releases.tried.cache_clear()

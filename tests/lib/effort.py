@@ -1,32 +1,48 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """
-How much the tests try: ./test some of what ./test --all does.
+How much the tests try.  There are three efforts:
 
-No behaviour is left out.  Random sequences and repetitions are shorter; and of
-a test's combinations of parameters, where it is marked
-    any_value:  the first is run that this host can run,
-    each_value: those are run that have each value of each parameter once,
-    each_pair:  and each two values of two parameters.
-A test with the mark long(why) is left out, unless no other is chosen, as by its
-name.
+    ./test               some rounds, and some combinations of parameters
+    ./test --all         more of both
+    RAM_RESET_LONG=1     all of both
+
+No behaviour is left out.  A mark of a test says which of its combinations
+./test runs:
+    any_value:  the first that this host can run,
+    each_value: enough to have each value of each parameter,
+    each_pair:  enough to have each two values of two parameters.
+./test --all takes one value more together: each value, each pair, each three.
+./test leaves out a test with the mark long(why), unless it chooses no other, as
+by its name.
 """
 
 import itertools
+import math
 import os
 
 import pytest
 
 from lib import hugepages
 
-ALL = os.environ.get('RAM_RESET_ALL') == '1'
 # Tests that otherwise try some of many cases try all, see CONTRIBUTING.md
 LONG = os.environ.get('RAM_RESET_LONG') == '1'
+ALL = LONG or os.environ.get('RAM_RESET_ALL') == '1'
 MARKS = {'any_value': 0, 'each_value': 1, 'each_pair': 2}
 
 
-def rounds(full, short):
-    """How often, or how long: @full with ./test --all."""
-    return full if ALL else short
+def rounds(full: int, short: int) -> int:
+    """
+    How often, or how long: @short with ./test, @full with RAM_RESET_LONG=1,
+    and with ./test --all the geometric mean, or half of @full if @short is 0.
+    """
+    if LONG or not ALL:
+        return full if LONG else short
+    return round(math.sqrt(full * short) or full / 2)
+
+
+def tried(full, few):
+    """What is tried: @full with ./test --all."""
+    return full if ALL else few
 
 
 def runs_here(item: pytest.Item) -> bool:
@@ -79,9 +95,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config,
                                   items: list[pytest.Item]) -> None:
-    if ALL:
+    if LONG:
         return
-    long = {item for item in items if item.get_closest_marker('long')}
+    long = {item for item in items
+            if item.get_closest_marker('long') and not ALL}
     dropped = long if len(long) < len(items) else set()
     tests: dict[tuple, list[pytest.Item]] = {}
     for item in [item for item in items if item not in dropped]:
@@ -89,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config,
             if item.get_closest_marker(mark):
                 # only the test itself finds out what KVM boots
                 accel = item.callspec.params.get('each_linux_accel')
-                key = item.path, item.originalname, accel, together
+                key = item.path, item.originalname, accel, together + ALL
                 tests.setdefault(key, []).append(item)
     for (*_, together), variants in tests.items():
         runnable = [item for item in variants if runs_here(item)]

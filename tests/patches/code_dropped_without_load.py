@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """QEMU 10.2 and later drop translated code before a load, even if it is refused;
-test_releases.py runs this test."""
+test_release_qtests.py runs this test."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Snapshots with the capability mapped-ram, which QEMU 10.2 and later can have;
-test_releases.py runs these tests.
+test_release_qtests.py runs these tests.
 
 QEMU loads such snapshots by a way of its own, with no call for a page.  Pages
 that are not stored are zero; QEMU makes them so only if the guest was running

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Alone: builds QEMU's tests
 # Long: so it takes minutes, of which migration-test has most
 # Takes: 200 s
 # Timeout: 900 s

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The hooks: small, fuzz-free, and nothing but hooks.
 
-Tests that need the source of other releases are in test_releases.py.
+Tests that need the source of other releases are in test_releases.py and
+test_release_qtests.py.
 """
 
 import json

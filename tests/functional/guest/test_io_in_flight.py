@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.effort import rounds
+from lib.effort import rounds, tried
 from lib.io.channels import why_no_tap
 from lib.io.guest import BOOTED, DISKS, WAYS, Busy, Files, boot, copy_disks
 from lib.machine import run_quietly
@@ -90,7 +90,7 @@ def check_images(workdir: Path, tag: str) -> None:
 
 
 @pytest.mark.long('test_inflight.py has disks with requests, too')
-@pytest.mark.parametrize('way, shift', rounds(
+@pytest.mark.parametrize('way, shift', tried(
     [('stock', 1), ('stock', 5), *(('rewind', n) for n in range(0, 8, 2))],
     [('rewind', 0)]))
 def test_disks(start, tmp_path, rng, way, shift):
@@ -110,7 +110,7 @@ def test_disks(start, tmp_path, rng, way, shift):
     check_images(tmp_path, 's')
 
 
-@pytest.mark.parametrize('way, saved, net', rounds(
+@pytest.mark.parametrize('way, saved, net', tried(
     [('stock', 'running', 'cable'), ('stock', 'stopped', 'user'),
      ('rewind', 'running', 'user'), ('rewind', 'stopped', 'tap')], []) +
     [('rewind', 'stopped', 'cable')])

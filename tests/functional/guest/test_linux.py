@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from lib.effort import rounds
+from lib.effort import rounds, tried
 from lib.guests import Linux, State
 from lib.machine import MIB, STRATEGIES
 from lib.streams import Finder
@@ -53,7 +53,7 @@ def after_one_question(state: State) -> State:
 
 # ./test has each strategy in one of two, --all in both
 @pytest.mark.each_value
-@pytest.mark.parametrize('strategy', rounds(STRATEGIES, ('memset', 'remap')))
+@pytest.mark.parametrize('strategy', tried(STRATEGIES, ('memset', 'remap')))
 def test_back_to_the_snapshot(start, booted, memory, strategy):
     with start('booted') as guest:
         saved = guest.state()
@@ -79,8 +79,8 @@ def test_back_to_the_snapshot(start, booted, memory, strategy):
 
 
 @pytest.mark.each_value
-@pytest.mark.parametrize('strategy', rounds(STRATEGIES[1:],
-                                            ('madvise', 'auto')))
+@pytest.mark.parametrize('strategy', tried(STRATEGIES[1:],
+                                           ('madvise', 'auto')))
 def test_load_in_the_middle_of_work(start, strategy):
     """The guest runs processes that write while it is saved and loaded."""
     with start('booted') as guest:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lib import products
-from lib.effort import rounds
+from lib.effort import tried
 from lib.machine import kvm_usable
 from lib.registers import Bank
 from lib.smp import Smp
@@ -91,7 +91,7 @@ def load(workdir: Path, disk: Path, model: str, cpus: int, way: str
 
 @pytest.mark.each_value
 @pytest.mark.parametrize('cpus', [1, 2])
-@pytest.mark.parametrize('model', rounds(tuple(MODELS), ('host', 'more')))
+@pytest.mark.parametrize('model', tried(tuple(MODELS), ('host', 'more')))
 def test_state_is_that_of_a_stock_load(tmp_path, monkeypatch, model, cpus):
     disk = save(tmp_path / 'saved', model, cpus)
     monkeypatch.setenv('LD_PRELOAD', str(products.vcpus()))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.effort import ALL, rounds
+from lib.effort import ALL, rounds, tried
 from lib.guests import Linux
 from lib.io.vhost import StorageDaemon
 from lib.machine import MIB, PAGE, RAM, STRATEGIES, may_use
@@ -276,7 +276,7 @@ def test_virtio_mem(tmp_path, boot, memory, way):
         assert 32 * MIB <= populated(guest) <= PLUGGED
         guest.save('s')
         state = guest.state()
-        for size in (2 * PLUGGED, 0, 2 * PLUGGED)[:rounds(3, 2)]:
+        for size in (2 * PLUGGED, 0, 2 * PLUGGED)[:tried(3, 2)]:
             plug(guest, size)
             if size:
                 use_memory(guest, 64)

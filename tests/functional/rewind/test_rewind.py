@@ -25,7 +25,7 @@ from lib.walking import DIMM, plug_memory, unplug_memory
 TAGS = ('a', 'b', 'c')
 STEPS, MOST = rounds(700, 50), 700
 # loads before anything is counted, and in each half of those that count
-WARM_UP, HALF = rounds((200, 400), (100, 200))
+WARM_UP, HALF = rounds(200, 100), rounds(400, 200)
 LOOK_EVERY = 20
 # KiB; the heap grows and is trimmed by more than 1 MiB, some 400 loads long
 GROWTH = 2000

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lib.dma import Qtest
-from lib.effort import rounds
+from lib.effort import tried
 from lib.io.vhost import BACKENDS, Backend, Served, StorageDaemon, stamped
 from lib.machine import MIB
 
@@ -91,7 +91,7 @@ def test_used_index(tmp_path, backend):
         usual_stop = max(seconds(guest.stop) + seconds(guest.cont)
                          for _ in range(3))
         cases = (5, False), (0xffff, True), (5, True), (0xffff, False)
-        for index, requests in cases[:rounds(4, 2)]:
+        for index, requests in cases[:tried(4, 2)]:
             if requests:
                 guest.run(READ)
             liar.write(index)

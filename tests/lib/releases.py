@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Other releases of QEMU, built once for all that tests them."""
+
+import os
+import re
+import subprocess
+from functools import cache
+
+import pytest
+
+from common import (BUILD, RELEASES, ROOT, prepared, qemu_version,
+                    release_of)
+
+PLACE = BUILD / 'releases'
+SCRIPT = ROOT / 'scripts/build-qemu'
+OTHERS = RELEASES[1:]
+# How scripts/prepare-tree says that there is no source to be had
+MISSING = re.compile(r'prepare-tree: (Debian no longer offers .*|'
+                     r'apt could not fetch qemu=.*)')
+
+
+@cache
+def tried(release: str) -> subprocess.CompletedProcess:
+    """A build, once whatever comes of it; quick if nothing has changed."""
+    stock = prepared(PLACE / release)
+    had = stock and release_of(qemu_version(stock)) == release
+    run = subprocess.run(
+        [SCRIPT, '--minimal', '--place', PLACE / release,
+         *([] if had else ['--qemu-src', f'debian:{release}'])],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, text=True)
+    (PLACE / f'{release}.log').write_text(run.stdout)
+    return run
+
+
+def build(release: str) -> None:
+    """Skips the test if the source cannot be had."""
+    run = tried(release)
+    if missing := MISSING.search(run.stdout):
+        pytest.skip(missing[1])
+    assert run.returncode == 0, run.stdout[-3000:]
+
+
+def environment(release: str) -> dict:
+    """
+    For programs and tests that take the built QEMU.  They do what ./test does:
+    with --all the main release's tests do more.
+    """
+    qemu = PLACE / release / 'qemu'
+    emulator, image = str(qemu / 'qemu-system-x86_64'), str(qemu / 'qemu-img')
+    return {k: v for k, v in os.environ.items() if k != 'RAM_RESET_ALL'} | {
+        'QTEST_QEMU_BINARY': emulator, 'RAM_RESET_QEMU': emulator,
+        'QTEST_QEMU_IMG': image, 'RAM_RESET_QEMU_IMG': image}
+
+
+def check_qtest(release: str, program: str) -> None:
+    """All tests of one of our programs pass; root skips none."""
+    build(release)
+    run = subprocess.run(
+        [PLACE / release / 'qemu/tests/qtest' / program, '--tap', '-k'],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment(release), cwd=PLACE / release / 'qemu')
+    passed = re.findall(r'^ok \d+ (?!.*# SKIP)', run.stdout, re.M)
+    bad = re.findall(r'^(?:not ok .*|Bail out.*)', run.stdout, re.M)
+    if os.geteuid() == 0:       # for others some tests are out of reach
+        bad += re.findall(r'^ok .*# SKIP.*', run.stdout, re.M)
+    print(f'QEMU {release}, {program}: {len(passed)} passed')
+    assert not bad and run.returncode == 0, '\n'.join(bad)
+    assert len(passed) > 15
