@@ -14,8 +14,10 @@ FAKES = {'scripts/bootstrap': 'echo "machines: $RAM_RESET_MACHINES"',
          # this host's hugepages are let alone
          'bin/cat': 'echo none',
          # how slow this host is
-         'build/venv/bin/python3': 'echo "2.5 $1"',
-         'build/venv/bin/meson': 'for a; do echo "[$a]"; done'}
+         'build/venv/bin/python3':
+             'case $2 in --slow) exit ${FAKE_SPEED:-1} ;; *) echo "2.5 $1" ;; esac',
+         'build/venv/bin/meson':
+             'for a; do echo "[$a]"; done; echo "<$RAM_RESET_ALL>"'}
 
 
 @pytest.fixture
@@ -37,8 +39,9 @@ def run(tmp_path, monkeypatch):
     def run(*args: str) -> tuple[bool, list[str]]:
         said = subprocess.run([tmp_path / 'test', *args], text=True,
                               capture_output=True, check=True).stdout
-        first, *words = said.splitlines()
-        words = [word[1:-1] for word in words]
+        first, *words, run.effort = said.splitlines()
+        run.slow = words[0].startswith('This host is slow: ')
+        words = [word[1:-1] for word in words[run.slow:]]
         assert words[words.index('--timeout-multiplier') + 1] == \
             '2.5 tests/lib/patience.py'
         return (first == 'machines: 1',
@@ -46,25 +49,38 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-LONG, OTHERS = ['--no-suite', 'long'], ['--no-suite', 'machines']
+LONG, NAMED, OTHERS = (['--no-suite', suite] for suite in (
+    'long', 'named', 'machines'))
 
 
 @pytest.mark.parametrize('given,machines,told', [
-    ('', False, [*LONG, *OTHERS]),
-    ('--verbose', False, ['--verbose', *LONG, *OTHERS]),
-    ('--repeat 3', False, ['--repeat', '3', *LONG, *OTHERS]),
-    ('unit', False, ['--suite', 'unit', *LONG, *OTHERS]),
+    ('', False, [*LONG, *NAMED, *OTHERS]),
+    ('--verbose', False, ['--verbose', *LONG, *NAMED, *OTHERS]),
+    ('--repeat 3', False, ['--repeat', '3', *LONG, *NAMED, *OTHERS]),
+    ('unit', False, ['--suite', 'unit', *LONG, *NAMED, *OTHERS]),
     # they are in the suite long, and are named
     ('releases', False, ['releases', *OTHERS]),
     ('patches', False, ['--suite', 'patches', *OTHERS]),
-    ('machines', True, ['--suite', 'machines']),
+    ('machines', True, ['--suite', 'machines', *NAMED]),
     ('s390x-test-snapctl-lib', True, ['s390x-test-snapctl-lib']),
     ('pages', True, ['pages']),
-    ('--all', True, []),
-    ('--all --repeat 3', True, ['--repeat', '3']),
-    ('--all unit', False, ['--suite', 'unit', *OTHERS]),
+    ('--all', True, NAMED),
+    ('--all --repeat 3', True, ['--repeat', '3', *NAMED]),
+    ('--all unit', False, ['--suite', 'unit', *NAMED, *OTHERS]),
     ('--all ram-reset-test', False, ['ram-reset-test', *OTHERS]),
-    ('--all unit machines', True, ['--suite', 'unit', '--suite', 'machines']),
+    ('--all unit machines', True, ['--suite', 'unit', '--suite', 'machines',
+                                   *NAMED]),
 ])
 def test_what_is_run(run, given, machines, told):
     assert run(*given.split()) == (machines, told)
+
+
+@pytest.mark.parametrize('given,slow,effort', [
+    ('', True, ''), ('--all', False, '1'), ('--all', True, 'slow'),
+    ('--all unit', True, 'slow'),
+])
+def test_effort(run, monkeypatch, given, slow, effort):
+    monkeypatch.setenv('FAKE_SPEED', '0' if slow else '1')
+    run(*given.split())
+    assert run.effort == f'<{effort}>'
+    assert run.slow == (effort == 'slow')

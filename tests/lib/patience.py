@@ -13,16 +13,20 @@ multiplied by how much slower this host is now, of which there are two parts:
 Both are at least 1, and their product is at most MOST.  When a limit is about
 to be over the host is measured anew, since others may have come meanwhile.
 
-Run as a program it prints for ./test by how much to multiply meson's limits.
+Run as a program it prints for ./test by how much to multiply meson's limits;
+with --slow its status says whether this host is slow.
 """
 
 import os
+import sys
 import time
 from dataclasses import dataclass
+from statistics import median
 
 STEPS = 1_000_000
 NOMINAL = 0.030         # seconds of CPU for STEPS on the reference host
 MOST = 10.0
+SLOW = 2.0              # times the reference host's CPU time
 AGAIN = 1.0             # second; no more often is the host measured anew
 
 
@@ -92,6 +96,13 @@ class Limit:
         return self.left() <= 0
 
 
+def speed() -> float:
+    """How much slower this host is than the reference host, both idle."""
+    return median(work()[1] for _ in range(9)) / NOMINAL
+
+
 if __name__ == '__main__':
+    if sys.argv[1:] == ['--slow']:
+        sys.exit(speed() < SLOW)
     # twice, since a host may become busier
     print(f'{2 * HOST.slowness():.1f}')

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Other releases of QEMU, built once for all that tests them."""
+"""Other releases of QEMU, built once for all that tests them.
+
+./test --all compiles our files and the patched ones; ./test patches builds each
+QEMU, and runs it.
+"""
 
 import os
 import re
@@ -20,12 +24,13 @@ MISSING = re.compile(r'prepare-tree: (Debian no longer offers .*|'
 
 
 @cache
-def tried(release: str) -> subprocess.CompletedProcess:
+def tried(release: str, whole: bool) -> subprocess.CompletedProcess:
     """A build, once whatever comes of it; quick if nothing has changed."""
     stock = prepared(PLACE / release)
     had = stock and release_of(qemu_version(stock)) == release
     run = subprocess.run(
-        [SCRIPT, '--minimal', '--place', PLACE / release,
+        [SCRIPT, '--minimal', *([] if whole else ['--ours']), '--place',
+         PLACE / release,
          *([] if had else ['--qemu-src', f'debian:{release}'])],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL, text=True)
@@ -33,9 +38,13 @@ def tried(release: str) -> subprocess.CompletedProcess:
     return run
 
 
-def build(release: str) -> None:
-    """Skips the test if the source cannot be had."""
-    run = tried(release)
+def build(release: str, whole: bool = True) -> None:
+    """
+    Skips the test if the source cannot be had.
+
+    :param whole: all of QEMU, or our files and the patched ones
+    """
+    run = tried(release, whole)
     if missing := MISSING.search(run.stdout):
         pytest.skip(missing[1])
     assert run.returncode == 0, run.stdout[-3000:]
