@@ -208,7 +208,9 @@ class Running:
              '--loads', '1000000', '--seconds', '1000000',
              '--json', folder / 'out.json'],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**ENVIRONMENT, 'TMPDIR': str(folder)})
+            env={**ENVIRONMENT, 'TMPDIR': str(folder)},
+            # nohup, for the tests, would have it ignored
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         self.text = ''
         while 'guest: ' not in self.text:
             line = self.popen.stdout.readline()
