@@ -23,5 +23,5 @@ def test_crash_is_explained(tmp_path, fast_accel):
             guest.qmp('query-status')
     assert 'crash: signal 11' in str(error.value)
     # the command before may have been answered, but not be over yet
-    assert re.search('(qemu_main_loop|monitor_qmp_dispatcher_co) at ',
+    assert re.search('(qemu_main_loop|coroutine_trampoline) at ',
                      str(error.value))

@@ -29,6 +29,7 @@ from lib.machine import MIB, MachineError
 from lib.patience import patience
 
 KILLS = rounds(200, 40)
+MOST = 6 * KILLS        # runs, of which some end before they are killed
 RAM_SIZE = 24 * MIB
 START = 3 * MIB // 2        # what is below is used by the guest itself
 ALL = START, RAM_SIZE - START
@@ -100,7 +101,7 @@ class Hunt:
         self.hits = Counter()
         self.half_cleared = Counter()
         self.checks = 0
-        self._runs = 0
+        self.runs = 0
         self._machine = {'workdir': workdir, 'path': path, 'accel': accel}
         self._log = workdir / 'qemu.log'
         self._disk = workdir / 'disk.qcow2'
@@ -149,7 +150,7 @@ class Hunt:
         return 0 < marked < RAM_SIZE // HUGE
 
     def one_run(self) -> None:
-        self._runs += 1
+        self.runs += 1
         rarest = min(PHASES, key=lambda phase: self.hits[phase])
         asked = self.rng.choice((rarest, *PHASES))
         loadvm = self.rng.choice(('', 's'))
@@ -171,9 +172,16 @@ class Hunt:
         phase = self._phase(asked, answered) if status else 'over'
         self.hits[phase] += 1
         self.half_cleared[phase] += self._half_cleared()
-        print(self._runs, options, loadvm, f'{asked} {delay:.4f} s: {phase}')
+        print(self.runs, options, loadvm, f'{asked} {delay:.4f} s: {phase}')
         self._aim(asked, phase, loads=self._log.read_text().count('load_end'),
                   expected=1 + bool(loadvm))
+
+    def is_enough(self) -> bool:
+        """Whether it has seen all that it looks for, and often enough."""
+        return sum(self.hits[phase] for phase in PHASES) >= KILLS and \
+            min(self.hits[phase] for phase in PHASES) >= KILLS // 10 and \
+            any(self.half_cleared[p] for p in ('start', 'load', 'exit')) and \
+            self.checks >= KILLS // 2
 
     def _aim(self, asked: str, phase: str, loads: int, expected: int) -> None:
         """A phase takes another time later, and on another host."""
@@ -186,7 +194,7 @@ class Hunt:
              loaded: bool) -> int:
         actions = {
             'start': lambda: None,
-            'run': lambda: guest.write(self._runs),
+            'run': lambda: guest.write(self.runs),
             'load': lambda: guest.load('s', self.rng.choice(('hmp', 'qmp'))),
             'exit': lambda: guest.end(self.rng.choice(('quit',
                                                        signal.SIGTERM))),
@@ -195,7 +203,7 @@ class Hunt:
             if asked != 'start':
                 self.check(guest, loaded)
                 if asked != 'run':
-                    guest.write(self._runs)
+                    guest.write(self.runs)
                 guest.kill_after(delay)
             with contextlib.suppress(MachineError, OSError):
                 actions[asked]()
@@ -206,15 +214,13 @@ class Hunt:
 
 def test_killed_at_any_instant(tmp_path, ramfile, fast_accel, rng):
     hunt = Hunt(tmp_path, ramfile, fast_accel, rng)
-    while sum(hunt.hits[phase] for phase in PHASES) < KILLS:
+    while not hunt.is_enough() and hunt.runs < MOST:
         hunt.one_run()
     with Victim(tmp_path, ramfile, accel=fast_accel, options=KEPT) as guest:
         hunt.check(guest, loaded=False)
     print(dict(hunt.hits), 'half cleared:', dict(hunt.half_cleared),
           'checks:', hunt.checks)
-    assert min(hunt.hits[phase] for phase in PHASES) >= KILLS // 10
-    assert sum(hunt.half_cleared[p] for p in ('start', 'load', 'exit')) > 0
-    assert hunt.checks >= KILLS // 2
+    assert hunt.is_enough()
 
 
 @pytest.mark.parametrize('check', (check_by_guest, check_by_file))
