@@ -4,6 +4,7 @@
 import errno
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -188,6 +189,19 @@ def series():
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split('#')[0].strip() for line in lines]
     return [Patch(PATCHES / name) for name in names if name]
+
+
+def ours():
+    """Names of our files in QEMU's tree, and of those that patches change."""
+    return {*overlay_files(), *(f for p in series() for f in p.files)}
+
+
+def compiled(build, source):
+    """(name in @source, entry) of each file that QEMU's @build compiles."""
+    for entry in json.loads((build / 'compile_commands.json').read_text()):
+        # not resolved: our files are links in the source
+        file = os.path.normpath(Path(entry['directory'], entry['file']))
+        yield os.path.relpath(file, source), entry
 
 
 def hook_errors(patches):

@@ -5,7 +5,6 @@ They are compiled once more, as a build says it only when it compiles; with a
 ccache that is warm this takes seconds, since it keeps what was said.
 """
 
-import json
 import os
 import shlex
 import subprocess
@@ -13,20 +12,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from common import ROOT, overlay_files, series
-
-
-def ours() -> set[str]:
-    return set(overlay_files()) | {f for p in series() for f in p.files}
+from common import ROOT, compiled, ours
 
 
 def commands(build: Path, source: Path, names: set[str]):
     """(name, folder, words) of all that has been built of @names."""
-    for entry in json.loads((build / 'compile_commands.json').read_text()):
+    for name, entry in compiled(build, source):
         folder = Path(entry['directory'])
-        # not resolved: our files are links in the source
-        file = os.path.normpath(folder / entry['file'])
-        name = os.path.relpath(file, source)
         if name in names and (folder / entry['output']).exists():
             yield name, folder, shlex.split(entry['command'])
 

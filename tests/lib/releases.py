@@ -5,7 +5,6 @@
 QEMU, and runs it.
 """
 
-import os
 import re
 import subprocess
 from functools import cache
@@ -48,31 +47,3 @@ def build(release: str, whole: bool = True) -> None:
     if missing := MISSING.search(run.stdout):
         pytest.skip(missing[1])
     assert run.returncode == 0, run.stdout[-3000:]
-
-
-def environment(release: str) -> dict:
-    """
-    For programs and tests that take the built QEMU.  They do what ./test does:
-    with --all the main release's tests do more.
-    """
-    qemu = PLACE / release / 'qemu'
-    emulator, image = str(qemu / 'qemu-system-x86_64'), str(qemu / 'qemu-img')
-    return {k: v for k, v in os.environ.items() if k != 'RAM_RESET_ALL'} | {
-        'QTEST_QEMU_BINARY': emulator, 'RAM_RESET_QEMU': emulator,
-        'QTEST_QEMU_IMG': image, 'RAM_RESET_QEMU_IMG': image}
-
-
-def check_qtest(release: str, program: str) -> None:
-    """All tests of one of our programs pass; root skips none."""
-    build(release)
-    run = subprocess.run(
-        [PLACE / release / 'qemu/tests/qtest' / program, '--tap', '-k'],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=environment(release), cwd=PLACE / release / 'qemu')
-    passed = re.findall(r'^ok \d+ (?!.*# SKIP)', run.stdout, re.M)
-    bad = re.findall(r'^(?:not ok .*|Bail out.*)', run.stdout, re.M)
-    if os.geteuid() == 0:       # for others some tests are out of reach
-        bad += re.findall(r'^ok .*# SKIP.*', run.stdout, re.M)
-    print(f'QEMU {release}, {program}: {len(passed)} passed')
-    assert not bad and run.returncode == 0, '\n'.join(bad)
-    assert len(passed) > 15
